@@ -1,0 +1,116 @@
+"""The facts that make up a history, and the messages that become facts.
+
+Wire names never change. `data` is a plain JSON envelope; only the payload inside it (a string) went through the codec:
+
+==================== ========================================================================================
+type                 data
+==================== ========================================================================================
+workflow_started     type, input (payload; absent for a single activity), python ("3.11")
+workflow_completed   result (payload), dropped_tasks, dropped_commands, unread
+workflow_failed      failure {type, message, traceback}, dropped_tasks, dropped_commands, unread
+workflow_cancelled   reason, actor, terminated, dropped_tasks, dropped_commands, unread
+workflow_timed_out   unread
+workflow_paused      actor, reason
+workflow_resumed     actor, reason
+workflow_reopened    actor, reason
+workflow_blocked     reason, version, and what staff are shown (position, recorded, asked)
+workflow_unblocked   actor, reason
+cancel_requested     actor, reason
+activity_scheduled   activity, digest
+activity_completed   result (payload)
+activity_failed      failure, attempts
+activity_cancelled   (nothing)
+activity_redriven    actor, mode, reason, was_judged
+timer_fired          timer [seq, place]
+signal_received      name, payload
+==================== ========================================================================================
+
+Keys that would be empty or zero may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class EventType(StrEnum):
+    """Every kind of fact. The value is the wire name."""
+
+    WORKFLOW_STARTED = "workflow_started"
+    WORKFLOW_COMPLETED = "workflow_completed"
+    WORKFLOW_FAILED = "workflow_failed"
+    WORKFLOW_CANCELLED = "workflow_cancelled"
+    WORKFLOW_TIMED_OUT = "workflow_timed_out"
+    WORKFLOW_PAUSED = "workflow_paused"
+    WORKFLOW_RESUMED = "workflow_resumed"
+    WORKFLOW_REOPENED = "workflow_reopened"
+    WORKFLOW_BLOCKED = "workflow_blocked"
+    WORKFLOW_UNBLOCKED = "workflow_unblocked"
+    CANCEL_REQUESTED = "cancel_requested"
+    ACTIVITY_SCHEDULED = "activity_scheduled"
+    ACTIVITY_COMPLETED = "activity_completed"
+    ACTIVITY_FAILED = "activity_failed"
+    ACTIVITY_CANCELLED = "activity_cancelled"
+    ACTIVITY_REDRIVEN = "activity_redriven"
+    TIMER_FIRED = "timer_fired"
+    SIGNAL_RECEIVED = "signal_received"
+
+
+INPUTS = frozenset(
+    {
+        EventType.WORKFLOW_STARTED,
+        EventType.ACTIVITY_COMPLETED,
+        EventType.ACTIVITY_FAILED,
+        EventType.TIMER_FIRED,
+        EventType.SIGNAL_RECEIVED,
+        EventType.CANCEL_REQUESTED,
+    }
+)
+"""Events that are fed to the workflow's code; each begins an activation."""
+
+RECORDS = frozenset(
+    {
+        EventType.ACTIVITY_SCHEDULED,
+        EventType.ACTIVITY_CANCELLED,
+        EventType.WORKFLOW_COMPLETED,
+        EventType.WORKFLOW_FAILED,
+        EventType.WORKFLOW_CANCELLED,
+    }
+)
+"""Events that record a command of the code; matched on replay. (`workflow_cancelled` with `terminated`, and
+`workflow_timed_out`, are written from outside the code and end the history: replay stops there without matching.)"""
+
+CLOSING = frozenset(
+    {
+        EventType.WORKFLOW_COMPLETED,
+        EventType.WORKFLOW_FAILED,
+        EventType.WORKFLOW_CANCELLED,
+        EventType.WORKFLOW_TIMED_OUT,
+    }
+)
+"""Events that end a workflow."""
+
+
+class MessageKind(StrEnum):
+    """What waits for a workflow's next turn. The value is the wire name."""
+
+    START = "start"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SIGNAL = "signal"
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One fact of a history. `seq` counts from 1 without gaps; `ordinal` is set for activity events only."""
+
+    seq: int
+    type: EventType
+    data: Mapping[str, Any]
+    recorded_at: datetime
+    ordinal: int | None = None

@@ -1,0 +1,11 @@
+"""The rows. Constraints, indexes and named filters are here; transitions are in `durable.store`, and nowhere else."""
+
+from durable.models.event import Event
+from durable.models.message import Message
+from durable.models.outbox import FailedAttempt, OutboxRow
+from durable.models.redrive import Redrive
+from durable.models.work_item import WorkItem
+from durable.models.worker import Worker
+from durable.models.workflow import Workflow
+
+__all__ = ["Event", "FailedAttempt", "Message", "OutboxRow", "Redrive", "WorkItem", "Worker", "Workflow"]

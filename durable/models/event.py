@@ -1,0 +1,26 @@
+"""The `Event` row: an appended fact. Never changed, never deleted singly."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from durable.kernel.events import EventType
+from durable.models.fields import JsonTextField, MomentField
+
+
+class Event(models.Model):
+    """One fact of a workflow's history, in order of `seq`.
+
+    The composite primary key is the only index: histories are read in its order and by nothing else.
+    """
+
+    pk = models.CompositePrimaryKey("workflow_id", "seq")
+    workflow = models.ForeignKey("durable.Workflow", models.DO_NOTHING, db_constraint=False, db_index=False)
+    seq = models.PositiveIntegerField()
+    type = models.CharField(max_length=40, choices=[(t.value, t.value.replace("_", " ")) for t in EventType])
+    ordinal = models.PositiveIntegerField(null=True)
+    data = JsonTextField(default=dict)
+    recorded_at = MomentField()
+
+    def __str__(self) -> str:
+        return f"{self.workflow_id} #{self.seq} {self.type}"

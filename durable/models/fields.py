@@ -1,0 +1,88 @@
+"""Columns whose meaning does not depend on the host project's settings."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db import models
+
+_TEXT_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
+
+
+def sqlite_text(moment: datetime) -> str:
+    """A moment as SQLite stores it: UTC, fixed width, so that text order is time order."""
+    if moment.tzinfo is None:
+        raise ValueError(f"Engine columns hold aware moments only, not {moment!r}.")
+    return moment.astimezone(UTC).strftime(_TEXT_FORMAT)
+
+
+def moment_from_database(value: Any) -> datetime | None:
+    """What a cursor gave for a moment (text, naive UTC, or aware) as an aware UTC value."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    moment: datetime = value
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+class MomentField(models.DateTimeField):
+    """An aware UTC moment, whatever `USE_TZ` says.
+
+    PostgreSQL: `timestamptz`, selected `AT TIME ZONE 'UTC'`, since Django would otherwise read it in the session's
+    zone when `USE_TZ` is off. SQLite: text of fixed width in UTC.
+    """
+
+    def get_internal_type(self) -> str:
+        return "MomentField"
+
+    def db_type(self, connection: Any) -> str:
+        return "timestamp with time zone" if connection.vendor == "postgresql" else "varchar(26)"
+
+    def rel_db_type(self, connection: Any) -> str:
+        return self.db_type(connection)
+
+    def select_format(self, compiler: Any, sql: str, params: Any) -> tuple[str, Any]:
+        if compiler.connection.vendor == "postgresql":
+            return f"({sql} AT TIME ZONE 'UTC')", params
+        return sql, params
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> datetime | None:
+        return moment_from_database(value)
+
+    def get_prep_value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return value
+
+    def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:
+        if not prepared:
+            value = self.get_prep_value(value)
+        if isinstance(value, datetime) and connection.vendor != "postgresql":
+            return sqlite_text(value)
+        return value
+
+
+class JsonTextField(models.TextField):
+    """Plain JSON kept as text: the same bytes on both databases, never looked into by SQL."""
+
+    def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:
+        return None if value is None else json.loads(value)
+
+    def to_python(self, value: Any) -> Any:
+        return json.loads(value) if isinstance(value, str) else value
+
+    def get_prep_value(self, value: Any) -> Any:
+        return None if value is None else dump_json(value)
+
+    def value_to_string(self, obj: Any) -> str:
+        return dump_json(self.value_from_object(obj))
+
+
+def dump_json(value: Any) -> str:
+    """Plain JSON in the engine's one spelling: no spaces, no ASCII escapes, no NaN."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,42 @@
+"""The `Message`: what waits for a workflow's next turn."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from durable.kernel.events import MessageKind
+from durable.models.fields import MomentField
+
+
+class Message(models.Model):
+    """Start, activity result, signal or cancel request that the next turn will consume.
+
+    Inserted by start, acknowledge, dead-letter, signal and cancel; removed by the turn that consumed it, and by
+    whatever closes the workflow. Parked while the workflow is paused or blocked.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    workflow = models.ForeignKey("durable.Workflow", models.DO_NOTHING, db_constraint=False, db_index=False)
+    lease = models.PositiveIntegerField()
+    kind = models.CharField(max_length=20, choices=[(k.value, k.value) for k in MessageKind])
+    ordinal = models.PositiveIntegerField(null=True)
+    payload = models.TextField()
+    visible_at = MomentField()
+    created_at = MomentField()
+    parked = models.BooleanField(default=False)
+    dedup = models.CharField(max_length=200, null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workflow", "dedup"], condition=Q(dedup__isnull=False), name="durable_message_once"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["workflow", "visible_at", "id"], name="durable_message_of_workflow"),
+            models.Index(fields=["visible_at", "id"], condition=Q(parked=False), name="durable_message_due"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} for {self.workflow_id}"

@@ -1,0 +1,134 @@
+"""The `OutboxRow`: one activity staged for dispatch, and the `FailedAttempt`s it left behind."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+from durable.models.fields import JsonTextField, MomentField
+from durable.outcomes import Cause, OutboxStatus
+
+
+class OutboxQuerySet(models.QuerySet["OutboxRow"]):
+    """Named filters over outbox rows."""
+
+    def claimable(self) -> OutboxQuerySet:
+        """Pending rows that no pause holds back. Due or not."""
+        return self.filter(status=OutboxStatus.PENDING.value, paused=False)
+
+    def open(self) -> OutboxQuerySet:
+        """Rows that are still to be dispatched, or out with a worker."""
+        return self.filter(status__in=[OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value])
+
+    def dead_letters(self) -> OutboxQuerySet:
+        """Rows that spent their budget."""
+        return self.filter(status=OutboxStatus.FAILED.value)
+
+
+class OutboxRow(models.Model):
+    """One activity staged for dispatch.
+
+    Pending: moved in by the turn (or enqueue), by retry, abandon, release, reconcile and redrive; out by claim, settle
+    and dead-letter. Claimed: in by claim; out by acknowledge, retry, abandon, release, reconcile, dead-letter, settle.
+    Done: in by acknowledge, final. Failed (a dead letter): in by dead-letter; out by redrive, discard and settle.
+    Cancelled: in by settle, discard, the turn whose code cancelled it, and the acknowledgement of a cancellation; final.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    workflow = models.ForeignKey("durable.Workflow", models.DO_NOTHING, db_constraint=False, db_index=False)
+    lease = models.PositiveIntegerField()
+    ordinal = models.PositiveIntegerField()
+    activity = models.CharField(max_length=200)
+    input = models.TextField()
+    options = JsonTextField(default=dict)
+    namespace = models.CharField(max_length=100, default="", blank=True)
+    queue = models.CharField(max_length=100, default="default")
+    node = models.CharField(max_length=100, null=True, blank=True)
+    status = models.CharField(max_length=9, choices=[(s.value, s.value) for s in OutboxStatus])
+    paused = models.BooleanField(default=False)
+    suspect = models.BooleanField(default=False)
+    priority = models.SmallIntegerField(default=0)
+    visible_after = MomentField()
+    created_at = MomentField()
+    claimed_at = MomentField(null=True)
+    deliveries = models.PositiveIntegerField(default=0)
+    delivery_failures = models.PositiveIntegerField(default=0)
+    delivery_budget = models.PositiveIntegerField()
+    attempts = models.PositiveIntegerField(default=0)
+    attempt_budget = models.PositiveIntegerField()
+    last_heartbeat = models.TextField(null=True)
+    failure_delivered = models.BooleanField(default=False)
+    cause = models.CharField(max_length=40, default="", blank=True, choices=[(c.value, c.value) for c in Cause])
+    dead_lettered_at = MomentField(null=True)
+    redrive_count = models.PositiveIntegerField(default=0)
+    discarded_at = MomentField(null=True)
+
+    objects = OutboxQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workflow", "lease", "ordinal"], name="durable_one_row_per_lease_and_ordinal"
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=[s.value for s in OutboxStatus]), name="durable_outbox_status_is_known"
+            ),
+            models.CheckConstraint(
+                condition=~Q(status=OutboxStatus.FAILED.value) | Q(dead_lettered_at__isnull=False),
+                name="durable_dead_letter_has_its_time",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                F("priority").desc(),
+                "visible_after",
+                "id",
+                condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=False),
+                name="durable_outbox_claim",
+            ),
+            models.Index(
+                "visible_after",
+                "id",
+                condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=True),
+                name="durable_outbox_suspects",
+            ),
+            models.Index(
+                fields=["claimed_at", "id"],
+                condition=Q(status=OutboxStatus.CLAIMED.value),
+                name="durable_outbox_sweep",
+            ),
+            models.Index(
+                fields=["-dead_lettered_at", "-id"],
+                condition=Q(status=OutboxStatus.FAILED.value),
+                name="durable_outbox_dead_letters",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.dispatch_key
+
+    @property
+    def dispatch_key(self) -> str:
+        """`workflow:lease:ordinal`, also the idempotency key that handlers see."""
+        return f"{self.workflow_id}:{self.lease}:{self.ordinal}"
+
+
+class FailedAttempt(models.Model):
+    """One delivery or attempt of an outbox row that failed. Appended, kept."""
+
+    id = models.BigAutoField(primary_key=True)
+    outbox_row = models.ForeignKey(
+        OutboxRow, models.DO_NOTHING, db_constraint=False, db_index=False, related_name="failed_attempts"
+    )
+    number = models.PositiveIntegerField()
+    worker = models.CharField(max_length=200, default="", blank=True)
+    started_at = MomentField(null=True)
+    ended_at = MomentField()
+    cause = models.CharField(max_length=40, choices=[(c.value, c.value) for c in Cause])
+    error = JsonTextField(null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["outbox_row", "number"], name="durable_failed_attempt_of_row")]
+
+    def __str__(self) -> str:
+        return f"{self.outbox_row_id} delivery {self.number}: {self.cause}"

@@ -1,0 +1,31 @@
+"""The `Redrive`: the audit of redrive and discard."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+
+from durable.models.fields import MomentField
+
+
+class Redrive(models.Model):
+    """Who gave a dead letter back, or closed it, when and why. Appended, kept; survives its actor."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    outbox_row = models.ForeignKey(
+        "durable.OutboxRow", models.DO_NOTHING, db_constraint=False, db_index=False, related_name="redrives"
+    )
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, blank=True, db_constraint=False, related_name="+"
+    )
+    actor_text = models.CharField(max_length=300, default="", blank=True)
+    mode = models.CharField(max_length=20)
+    reason = models.TextField(default="", blank=True)
+    was_judged = models.BooleanField()
+    at = MomentField()
+
+    class Meta:
+        indexes = [models.Index(fields=["outbox_row", "-at"], name="durable_redrive_of_row")]
+
+    def __str__(self) -> str:
+        return f"{self.mode} of {self.outbox_row_id}"

@@ -1,0 +1,20 @@
+"""The `Worker`: who is there. Information only; nothing refers to it."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from durable.models.fields import JsonTextField, MomentField
+
+
+class Worker(models.Model):
+    """The last sign of life of a worker process. Written by its housekeeping; decides nothing."""
+
+    name = models.CharField(max_length=200, primary_key=True)
+    queues = JsonTextField(default=list)
+    started_at = MomentField()
+    beat_at = MomentField()
+    version = models.CharField(max_length=64)
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,92 @@
+"""The `Workflow` row: one durable execution of a workflow type, or one single activity."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from durable.models.fields import JsonTextField, MomentField
+from durable.outcomes import TERMINAL, WorkflowStatus
+
+LIVE_STATUSES = (WorkflowStatus.RUNNING.value, WorkflowStatus.PAUSED.value)
+TERMINAL_STATUSES = tuple(sorted(status.value for status in TERMINAL))
+
+
+class WorkflowQuerySet(models.QuerySet["Workflow"]):
+    """Named filters over workflows."""
+
+    def live(self) -> WorkflowQuerySet:
+        """Workflows that are not in one of the four hard terminals."""
+        return self.filter(status__in=LIVE_STATUSES)
+
+    def terminal(self) -> WorkflowQuerySet:
+        """Workflows in one of the four hard terminals."""
+        return self.filter(status__in=TERMINAL_STATUSES)
+
+    def blocked(self) -> WorkflowQuerySet:
+        """Workflows whose code could not go on behind their history."""
+        return self.exclude(blocked_reason="")
+
+
+class Workflow(models.Model):
+    """One durable execution.
+
+    `status` is a projection of the history: it is written only together with the event that explains it.
+    Running: moved in by start and resume, out by pause, by the turn (or the acknowledgement of a single activity)
+    that ends it, and by terminate. Paused: in by pause, out by resume and terminate. The four hard terminals: moved
+    in as said, out by nothing but reopen. *Blocked* is a mark beside the status: set by the turn that could not go
+    on, cleared by unblock or by the first turn that succeeds after a deploy.
+    """
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    type = models.CharField(max_length=200)
+    key = models.CharField(max_length=1000, null=True, blank=True)
+    single = models.BooleanField(default=False)
+    status = models.CharField(max_length=10, choices=[(s.value, s.value.replace("_", " ")) for s in WorkflowStatus])
+    lease = models.PositiveIntegerField(default=1)
+    lease_seq = models.PositiveIntegerField(default=1)
+    input = models.TextField()
+    result = models.TextField(null=True)
+    failure = JsonTextField(null=True)
+    parent = models.ForeignKey("self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
+    queue = models.CharField(max_length=100, default="default")
+    priority = models.SmallIntegerField(default=0)
+    custom_status = models.CharField(max_length=1000, default="", blank=True)
+    last_seq = models.PositiveIntegerField(default=1)
+    wake_at = MomentField(null=True)
+    timers = JsonTextField(default=list)
+    blocked_reason = models.TextField(default="", blank=True)
+    blocked_version = models.CharField(max_length=64, default="", blank=True)
+    poison_turns = models.PositiveSmallIntegerField(default=0)
+    deadline_at = MomentField(null=True)
+    created_at = MomentField()
+    closed_at = MomentField(null=True)
+
+    objects = WorkflowQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["type", "key"],
+                condition=Q(key__isnull=False, status__in=LIVE_STATUSES),
+                name="durable_one_live_workflow_per_key",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=[s.value for s in WorkflowStatus]), name="durable_workflow_status_is_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=LIVE_STATUSES, closed_at__isnull=True)
+                | Q(status__in=TERMINAL_STATUSES, closed_at__isnull=False),
+                name="durable_workflow_closed_at_iff_terminal",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["wake_at"], condition=Q(wake_at__isnull=False), name="durable_workflow_wake"),
+            models.Index(fields=["type", "key", "-id"], condition=Q(key__isnull=False), name="durable_workflow_key"),
+            models.Index(fields=["status", "-id"], name="durable_workflow_status"),
+            models.Index(fields=["type", "-id"], name="durable_workflow_type"),
+            models.Index(fields=["id"], condition=~Q(blocked_reason=""), name="durable_workflow_blocked"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id}"

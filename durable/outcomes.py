@@ -1,0 +1,274 @@
+"""Frozen values that verbs answer. Match them exhaustively; none of them is a boolean."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class WorkflowStatus(StrEnum):
+    """Status of a workflow. `docs/lifecycle.md` says who moves a workflow in and out of each."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    TIMED_OUT = "timed_out"
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether this is one of the four hard terminals."""
+        return self in TERMINAL
+
+
+TERMINAL = frozenset(
+    {WorkflowStatus.COMPLETED, WorkflowStatus.FAILED, WorkflowStatus.CANCELLED, WorkflowStatus.TIMED_OUT}
+)
+
+
+class OutboxStatus(StrEnum):
+    """Status of an outbox row."""
+
+    PENDING = "pending"
+    CLAIMED = "claimed"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Cause(StrEnum):
+    """Why a delivery, or an attempt, failed."""
+
+    WORKER_DIED = "worker_died"
+    LEASE_LOST = "lease_lost"
+    ACK_ABANDONED = "ack_abandoned"
+    UNKNOWN_HANDLER = "unknown_handler"
+    UNDECODABLE_INPUT = "undecodable_input"
+    TRANSPORT_DOWN = "transport_down"
+    RETRIES_EXHAUSTED = "retries_exhausted"
+    APPLICATION_ERROR = "application_error"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error as text. Never rebuilt into an exception by calling the original class."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+    def as_data(self) -> dict[str, str]:
+        """Plain JSON, as events and rows store it."""
+        return {"type": self.type, "message": self.message, "traceback": self.traceback}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Failure:
+        """The inverse of `as_data`; missing parts read as empty text."""
+        return cls(str(data.get("type", "")), str(data.get("message", "")), str(data.get("traceback", "")))
+
+
+# --- start ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The workflow was inserted (in the caller's transaction)."""
+
+    workflow_id: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True)
+class KeyHeld:
+    """Nothing was inserted: a live workflow of the type holds the key."""
+
+    key: str
+    holder: uuid.UUID
+
+
+# --- claim and what ends a delivery --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One delivery of an outbox row to this worker. `token` is the fence of everything that ends it."""
+
+    row_id: int
+    token: uuid.UUID
+    workflow_id: uuid.UUID
+    lease: int
+    ordinal: int
+    activity: str
+    payload: str
+    options: Mapping[str, Any]
+    delivery: int
+    delivery_failures: int
+    delivery_budget: int
+    attempts: int
+    attempt_budget: int
+    last_heartbeat: str | None
+    created_at: datetime
+    single: bool = False
+    suspect: bool = False
+
+    @property
+    def idempotency_key(self) -> str:
+        """The dispatch key: the same for every delivery and attempt of this activity."""
+        return f"{self.workflow_id}:{self.lease}:{self.ordinal}"
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that this delivery will make, counted from 1."""
+        return self.attempts + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """The handler returned; `payload` is its encoded result."""
+
+    claim: Claim
+    payload: str
+    heartbeat: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The handler failed for good: no attempt is left, or the error is not retried."""
+
+    claim: Claim
+    failure: Failure
+    cause: Cause
+    started_at: datetime
+    heartbeat: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetryLater:
+    """The handler failed and has attempts left; the row is due again after `delay_us` microseconds."""
+
+    claim: Claim
+    failure: Failure
+    cause: Cause
+    started_at: datetime
+    delay_us: int
+    heartbeat: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The handler was asked to stop and did. Carries no completion."""
+
+    claim: Claim
+    heartbeat: str | None = None
+
+
+Ending = Completed | Failed | RetryLater | Cancelled
+
+
+class AckOutcome(StrEnum):
+    """What an acknowledgement did for one item."""
+
+    ACKNOWLEDGED = "acknowledged"
+    TOKEN_MISSING = "token_missing"
+
+
+class GiveBack(StrEnum):
+    """What abandoning, releasing or postponing did for one item."""
+
+    PENDING = "pending"
+    DEAD_LETTERED = "dead_lettered"
+    SETTLED = "settled"
+    TOKEN_MISSING = "token_missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a renewal needs to know of a delivery in this process."""
+
+    row_id: int
+    token: uuid.UUID
+    heartbeat: str | None = None
+
+
+class Renewal(StrEnum):
+    """What a renewal did for one item."""
+
+    RENEWED = "renewed"
+    CANCEL_REQUESTED = "cancel_requested"
+    BUSY = "busy"
+    LOST = "lost"
+
+
+# --- turns and housekeeping ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReport:
+    """What one batch of turns did."""
+
+    workflows: int = 0
+    messages: int = 0
+    staged: int = 0
+    closed: int = 0
+    deferred: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcileReport:
+    """What one round of reconciling did. `errors` maps a workflow's id to the text of what kept it un-armed."""
+
+    settled: int = 0
+    rearmed: int = 0
+    dead_lettered: int = 0
+    suspects_due: int = 0
+    errors: Mapping[uuid.UUID, str] = field(default_factory=dict)
+
+
+# --- callers' and operators' verbs ---------------------------------------------------------------------------------
+
+
+class CancelAnswer(StrEnum):
+    """What `cancel` did."""
+
+    DONE = "done"
+    ASKED = "asked"
+    ALREADY_OVER = "already_over"
+    NOT_FOUND = "not_found"
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOutcome:
+    """`answer`, and the workflow's status where there is one."""
+
+    answer: CancelAnswer
+    status: WorkflowStatus | None = None
+
+
+class WorkflowState(StrEnum):
+    """What an operator's verb left the workflow in."""
+
+    TERMINATED = "terminated"
+    UNBLOCKED = "unblocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A workflow as callers see it."""
+
+    id: uuid.UUID
+    type: str
+    key: str | None
+    status: WorkflowStatus
+    single: bool
+    result: str | None
+    failure: Failure | None
+    reason: str
+    queue: str
+    blocked_reason: str
+    created_at: datetime
+    closed_at: datetime | None
