@@ -22,5 +22,10 @@ class Event(models.Model):
     data = JsonTextField(default=dict)
     recorded_at = MomentField()
 
+    class Meta:
+        verbose_name = "event"
+        verbose_name_plural = "events"
+        default_permissions = ("view",)
+
     def __str__(self) -> str:
         return f"{self.workflow_id} #{self.seq} {self.type}"

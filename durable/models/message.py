@@ -28,6 +28,9 @@ class Message(models.Model):
     dedup = models.CharField(max_length=200, null=True, blank=True)
 
     class Meta:
+        verbose_name = "message"
+        verbose_name_plural = "messages"
+        default_permissions = ("view",)
         constraints = [
             models.UniqueConstraint(
                 fields=["workflow", "dedup"], condition=Q(dedup__isnull=False), name="durable_message_once"

@@ -66,6 +66,14 @@ class OutboxRow(models.Model):
     objects = OutboxQuerySet.as_manager()
 
     class Meta:
+        verbose_name = "outbox row"
+        verbose_name_plural = "outbox rows"
+        default_permissions = ("view",)
+        permissions = [
+            ("redrive_deadletter", "Can redrive a dead letter"),
+            ("force_redrive_deadletter", "Can force the redrive of a dead letter that was judged"),
+            ("discard_deadletter", "Can discard a dead letter"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["workflow", "lease", "ordinal"], name="durable_one_row_per_lease_and_ordinal"
@@ -128,6 +136,9 @@ class FailedAttempt(models.Model):
     error = JsonTextField(null=True)
 
     class Meta:
+        verbose_name = "failed attempt"
+        verbose_name_plural = "failed attempts"
+        default_permissions = ("view",)
         indexes = [models.Index(fields=["outbox_row", "number"], name="durable_failed_attempt_of_row")]
 
     def __str__(self) -> str:

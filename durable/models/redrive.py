@@ -25,6 +25,9 @@ class Redrive(models.Model):
     at = MomentField()
 
     class Meta:
+        verbose_name = "redrive"
+        verbose_name_plural = "redrives"
+        default_permissions = ("view",)
         indexes = [models.Index(fields=["outbox_row", "-at"], name="durable_redrive_of_row")]
 
     def __str__(self) -> str:

@@ -28,6 +28,9 @@ class WorkItem(models.Model):
     single = models.BooleanField()
 
     class Meta:
+        verbose_name = "work item"
+        verbose_name_plural = "work items"
+        default_permissions = ("view",)
         indexes = [models.Index(fields=["locked_until"], name="durable_work_item_expiry")]
 
     def __str__(self) -> str:

@@ -16,5 +16,10 @@ class Worker(models.Model):
     beat_at = MomentField()
     version = models.CharField(max_length=64)
 
+    class Meta:
+        verbose_name = "worker"
+        verbose_name_plural = "workers"
+        default_permissions = ("view",)
+
     def __str__(self) -> str:
         return self.name

@@ -65,6 +65,18 @@ class Workflow(models.Model):
     objects = WorkflowQuerySet.as_manager()
 
     class Meta:
+        verbose_name = "workflow"
+        verbose_name_plural = "workflows"
+        default_permissions = ("view",)
+        permissions = [
+            ("view_payload", "Can see inputs, results and signal payloads"),
+            ("cancel_workflow", "Can ask a workflow to cancel"),
+            ("terminate_workflow", "Can terminate a workflow"),
+            ("signal_workflow", "Can send a signal to a workflow"),
+            ("pause_workflow", "Can pause and resume a workflow"),
+            ("reopen_workflow", "Can reopen a workflow that has ended"),
+            ("unblock_workflow", "Can unblock a workflow"),
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["type", "key"],
@@ -82,7 +94,7 @@ class Workflow(models.Model):
         ]
         indexes = [
             models.Index(fields=["wake_at"], condition=Q(wake_at__isnull=False), name="durable_workflow_wake"),
-            models.Index(fields=["type", "key", "-id"], condition=Q(key__isnull=False), name="durable_workflow_key"),
+            models.Index(fields=["key", "type", "-id"], condition=Q(key__isnull=False), name="durable_workflow_key"),
             models.Index(fields=["status", "-id"], name="durable_workflow_status"),
             models.Index(fields=["type", "-id"], name="durable_workflow_type"),
             models.Index(fields=["id"], condition=~Q(blocked_reason=""), name="durable_workflow_blocked"),
