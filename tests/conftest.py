@@ -1,0 +1,112 @@
+"""Fixtures of the whole suite. Nothing here needs more of the product than its clock and its registry."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import PATIENCE, Barrier, Gate, in_thread
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class FrozenClock:
+    """The engine's clock, held still by a test."""
+
+    def __init__(self, at: datetime) -> None:
+        from durable import clock
+
+        self._clock = clock
+        self._clock.freeze(at)
+
+    @property
+    def now(self) -> datetime:
+        """The frozen moment."""
+        return self._clock.host_now()
+
+    def move(self, by: timedelta) -> datetime:
+        """Move forward and answer the new moment."""
+        return self._clock.move(by)
+
+
+@pytest.fixture
+def frozen_clock() -> Iterator[FrozenClock]:
+    """The engine's clock stands still at 2030-01-01 12:00 UTC until the test moves it, in this process only."""
+    from durable import clock
+
+    yield FrozenClock(datetime(2030, 1, 1, 12, tzinfo=UTC))
+    clock.unfreeze()
+
+
+@pytest.fixture
+def isolated_registry() -> Iterator[Any]:
+    """The registry, empty at the start of the test and as it was before afterwards."""
+    from durable.kernel.registry import registry
+
+    with registry.isolated():
+        yield registry
+
+
+@pytest.fixture
+def barrier() -> Callable[[int], Barrier]:
+    """`barrier(2)` makes a barrier for two threads; one that does not come fails the test loudly."""
+    return Barrier
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    """A door for handlers under test; opened at the end whatever happens, so that no thread is left behind it."""
+    door = Gate()
+    yield door
+    door.open()
+
+
+@pytest.fixture
+def second_connection(request: pytest.FixtureRequest) -> Iterator[Callable[..., Future[Any]]]:
+    """`second_connection(call, *args)` runs in a thread with database connections of its own and answers a future.
+
+    The test has to be `@pytest.mark.django_db(transaction=True)`. Threads that are still running when the test ends
+    fail it.
+    """
+    futures: list[Future[Any]] = []
+
+    def start(call: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        futures.append(in_thread(call, *args, **kwargs))
+        return futures[-1]
+
+    yield start
+    for future in futures:
+        future.exception(timeout=PATIENCE)
+
+
+@pytest.fixture
+def subprocess_environment(transactional_db: None) -> dict[str, str]:
+    """The environment in which `python manage.py …` or `python -c …` works on this test's own database.
+
+    Use it with `cwd=tests.conftest.ROOT`.
+    """
+    from django.db import connection
+
+    return os.environ | {
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "DURABLE_TEST_NAME": str(connection.settings_dict["NAME"]),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+    }
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left_behind() -> Iterator[None]:
+    """A test that leaves a (non-daemon) thread running fails itself, not a later one."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if not thread.daemon:
+            thread.join(PATIENCE)
+            assert not thread.is_alive(), f"The test left the thread {thread.name!r} running."

@@ -1,0 +1,79 @@
+"""The suite's own tools do what the tests rely on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+
+from tests.conftest import ROOT, FrozenClock
+from tests.ledger.models import Entry
+from tests.waiting import Barrier, Gate
+
+
+def test_the_database_under_test_is_the_one_that_was_asked_for() -> None:
+    assert connection.vendor == os.environ.get("DURABLE_TEST_DATABASE", "sqlite")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_second_connection_sees_committed_rows_only(second_connection: Callable[..., Future[Any]]) -> None:
+    Entry.objects.create(label="committed")
+    with transaction.atomic():
+        if connection.vendor == "postgresql":
+            Entry.objects.create(label="open")
+        seen = second_connection(lambda: list(Entry.objects.values_list("label", flat=True))).result(timeout=30)
+    assert seen == ["committed"]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_sqlite_is_a_file_in_wal_mode_that_begins_immediate() -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("PostgreSQL has neither.")
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA journal_mode")
+        assert cursor.fetchone() == ("wal",)
+        cursor.execute("PRAGMA database_list")
+        assert cursor.fetchone()[2].startswith(os.environ["DURABLE_TEST_DIR"])
+    assert connection.settings_dict["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_process_that_a_test_starts_works_on_the_same_database(subprocess_environment: dict[str, str]) -> None:
+    code = "from tests.ledger.models import Entry; Entry.objects.create(label='from another process')"
+    subprocess.run(
+        [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
+        cwd=ROOT,
+        env=subprocess_environment,
+        check=True,
+        timeout=60,
+    )
+    assert [entry.label for entry in Entry.objects.all()] == ["from another process"]
+
+
+def test_the_frozen_clock_stands_still_until_it_is_moved(frozen_clock: FrozenClock) -> None:
+    before = frozen_clock.now
+    assert frozen_clock.now == before
+    assert frozen_clock.move(timedelta(minutes=1)) == before + timedelta(minutes=1) == frozen_clock.now
+
+
+def test_a_gate_tells_who_arrived_before_it_opens(
+    gate: Gate, second_connection: Callable[..., Future[Any]]
+) -> None:
+    done = second_connection(gate.pass_through)
+    gate.wait_for_arrival()
+    assert not done.done()
+    gate.open()
+    assert done.result(timeout=30) is None
+
+
+def test_a_barrier_that_somebody_misses_speaks_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.waiting.PATIENCE", 0.01)
+    with pytest.raises(AssertionError, match="Not all 2 threads came to 'meeting'"):
+        Barrier(2, "meeting").wait()
