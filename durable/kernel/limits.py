@@ -1,0 +1,41 @@
+"""Hard limits, each with its reason. What a project may choose is in `durable.conf`; these it may not."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_NAME_LENGTH: Final = 200
+"""Characters of a registered name: the width of the columns that hold it."""
+
+MAX_QUEUE_LENGTH: Final = 100
+"""Characters of a queue name: the width of the columns that hold it."""
+
+MAX_SIGNAL_NAME_LENGTH: Final = 200
+"""Characters of a signal name; it is part of an event and of every look at a mailbox."""
+
+MAX_KEY_LENGTH_CEILING: Final = 1_000
+"""No setting allows longer business keys: PostgreSQL can not index a text of more than about 2,700 bytes, and a
+character may take several."""
+
+DEFAULT_KEY_LENGTH: Final = 200
+DEFAULT_PAYLOAD_BYTES: Final = 1024 * 1024
+
+MIN_PRIORITY: Final = -32_768
+MAX_PRIORITY: Final = 32_767
+"""Priorities are a small integer column."""
+
+MAX_COUNT: Final = 2_147_483_647
+"""Budgets and counters are integer columns."""
+
+MAX_PAYLOAD_DEPTH: Final = 100
+"""Levels of nesting in one payload. Far below Python's recursion limit, so that whether a value is refused depends on
+the value, and not on how deep the caller's stack happens to be."""
+
+MAX_FAILURE_MESSAGE: Final = 10_000
+"""Characters of an error's message that are kept."""
+
+MAX_TRACEBACK: Final = 20_000
+"""Characters of an error's traceback that are kept: its end, which names the place."""
+
+MAX_REASON_LENGTH: Final = 1_000
+"""Characters of a reason that an operator or caller gives."""
