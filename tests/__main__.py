@@ -15,7 +15,7 @@ DATABASES = ("sqlite", "postgresql")
 
 
 def workers() -> int:
-    """xdist workers: as many as there are cores, but two at least (tests wait a lot) and eight at most."""
+    """Xdist workers: as many as there are cores, but two at least (tests wait a lot) and eight at most."""
     return max(2, min(os.cpu_count() or 2, 8))
 
 

