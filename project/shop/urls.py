@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from django.urls import URLPattern
+from django.urls import path
+
+from project.shop import views
 
 app_name = "shop"
-urlpatterns: list[URLPattern] = []
+urlpatterns = [
+    path("", views.home, name="home"),
+    path("orders/", views.orders, name="orders"),
+    path("order/", views.order, name="order"),
+    path("order/<int:order_id>/courier/", views.courier, name="courier"),
+]

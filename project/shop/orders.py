@@ -1,0 +1,46 @@
+"""What customers and couriers do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from decimal import Decimal
+
+from django.db import transaction
+
+import durable
+from project.shop.models import Order, OrderLine, Product
+from project.shop.workflows import checkout
+
+CATALOGUE = {"Tea": Decimal("4.90"), "Teapot": Decimal("29.00"), "Cup": Decimal("7.50"), "Honey": Decimal("8.20")}
+
+
+def stock_the_shelves(stock: int = 1_000) -> list[Product]:
+    """Make sure that there is something to sell; products that exist already are left alone."""
+    return [
+        Product.objects.get_or_create(name=name, defaults={"price": price, "stock": stock})[0]
+        for name, price in CATALOGUE.items()
+    ]
+
+
+def place_order(
+    customer: str,
+    products: Sequence[Product],
+    *,
+    card: str = "good",
+    address: str = "Harbour Street 1",
+    courier_has: timedelta = timedelta(minutes=1),
+) -> Order:
+    """Write the order and start its workflow: both are committed, or neither is."""
+    with transaction.atomic():
+        order = Order.objects.create(customer=customer, card=card, address=address)
+        OrderLine.objects.bulk_create(OrderLine(order=order, product=product) for product in products)
+        handle = checkout.options(key=f"order-{order.pk}").start(order.pk, courier_has)
+        order.workflow_id = handle.id
+        order.save(update_fields=["workflow_id"])
+    return order
+
+
+def deliver(order: Order) -> None:
+    """The courier has delivered. Raises `durable.WorkflowClosed` when the order has already ended."""
+    durable.get_workflow(order.workflow_id).signal("courier", {"order": order.pk})
