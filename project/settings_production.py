@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any
 
 from project.settings import *  # noqa: F403 (the one place where settings are stacked)
 from project.settings import LOGGING
@@ -16,7 +15,7 @@ from project.settings import LOGGING
 SECRET_KEY = os.environ["SECRET_KEY"]
 DEBUG = False
 ALLOWED_HOSTS = os.environ["ALLOWED_HOSTS"].split(",")
-DATABASES: dict[str, dict[str, Any]] = {
+DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": os.environ.get("DATABASE_NAME", "shop"),
@@ -28,7 +27,7 @@ DATABASES: dict[str, dict[str, Any]] = {
         "CONN_HEALTH_CHECKS": True,
     }
 }
-DURABLE: dict[str, Any] = {"LEASE_FOR": timedelta(seconds=60)}
+DURABLE = {"LEASE_FOR": timedelta(seconds=60)}
 
 SECURE_SSL_REDIRECT = True
 SECURE_HSTS_SECONDS = 31_536_000

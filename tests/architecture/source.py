@@ -1,0 +1,49 @@
+"""The app's source as the architecture tests read it: parsed, never imported."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+APP = ROOT / "durable"
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file."""
+
+    path: Path
+
+    @property
+    def place(self) -> str:
+        """Where it is, as `durable/store/outbox.py`."""
+        return self.path.relative_to(ROOT).as_posix()
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.place)
+
+
+def sources(*folders: str) -> Iterator[Source]:
+    """Every Python file below the folders (the app by default), migrations left out."""
+    for folder in folders or ("durable",):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if "migrations" not in path.parts:
+                yield Source(path)
+
+
+def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
+    """Every call, with the last part of the name that is called."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute):
+                yield node, node.func.attr
+            elif isinstance(node.func, ast.Name):
+                yield node, node.func.id

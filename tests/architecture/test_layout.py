@@ -1,0 +1,168 @@
+"""Rules of the tree that no import contract can hold: sizes, names, and where rows are written."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.source import ROOT, calls, sources
+
+MOST_LINES = 400
+FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "services", "service", "base", "manager"}
+WRITES = {
+    "save",
+    "asave",
+    "bulk_create",
+    "abulk_create",
+    "bulk_update",
+    "abulk_update",
+    "get_or_create",
+    "aget_or_create",
+    "update_or_create",
+    "aupdate_or_create",
+}
+MODEL_NAMES = {"Workflow", "Event", "OutboxRow", "WorkItem", "Message", "FailedAttempt", "Redrive", "Worker"}
+QUERY_WRITES = {"create", "acreate", "update", "aupdate", "delete", "adelete"}
+
+
+@pytest.mark.parametrize("source", list(sources("durable", "project", "tests")), ids=lambda source: source.place)
+def test_a_file_is_short_enough_to_be_read_in_one_go(source) -> None:
+    lines = len(source.text.splitlines())
+    assert lines <= MOST_LINES, f"{source.place} has {lines} lines; a file over {MOST_LINES} is two files."
+
+
+def test_no_module_is_named_after_having_no_home() -> None:
+    strays = [
+        source.place
+        for source in sources("durable", "project")
+        if {source.path.stem, source.path.parent.name} & FORBIDDEN_NAMES
+    ]
+    assert not strays, f"A function without a home means that a concept is missing: {strays}"
+
+
+def test_rows_are_written_in_the_store_and_nowhere_else() -> None:
+    found = []
+    for source in sources("durable"):
+        if source.place.startswith("durable/store/"):
+            continue
+        for call, name in calls(source.tree):
+            if name in WRITES or (name in QUERY_WRITES and _is_a_query(call)):
+                found.append(f"{source.place}:{call.lineno} .{name}()")
+    assert not found, f"Engine rows are written by durable/store/ alone: {found}"
+
+
+def _is_a_query(call: ast.Call) -> bool:
+    """Whether a call such as `.update()` hangs on a model's manager (dictionaries and hashes have an update, too)."""
+    names = {node.attr for node in ast.walk(call.func) if isinstance(node, ast.Attribute)}
+    roots = {node.id for node in ast.walk(call.func) if isinstance(node, ast.Name)}
+    return bool(names & {"objects", "_default_manager", "filter", "exclude", "using"} or roots & MODEL_NAMES)
+
+
+def test_no_row_saves_itself_not_even_in_the_store() -> None:
+    found = [
+        f"{source.place}:{call.lineno} .{name}()"
+        for source in sources("durable")
+        for call, name in calls(source.tree)
+        if name in {"save", "asave", "get_or_create", "update_or_create", "bulk_update"}
+    ]
+    assert not found, f"A transition is one guarded statement; these read, decide and write back: {found}"
+
+
+def test_transactions_are_opened_in_flow_and_nowhere_else() -> None:
+    found = [
+        f"{source.place}:{call.lineno}"
+        for source in sources("durable")
+        if not source.place.startswith("durable/flow/") or source.place.startswith("durable/flow/steps/")
+        for call, name in calls(source.tree)
+        if name == "atomic"
+    ]
+    assert not found, f"atomic() belongs to the verbs in durable/flow/: {found}"
+
+
+def test_no_write_hits_a_sliced_composite_key() -> None:
+    """DESIGN 3: on SQLite `filter(pk__in=query[:n]).delete()` ignores the slice and hits every row."""
+    found = []
+    for source in sources("durable"):
+        for call, name in calls(source.tree):
+            if name not in {"delete", "update"}:
+                continue
+            for inner in ast.walk(call.func):
+                if isinstance(inner, ast.keyword) and inner.arg == "pk__in" and _holds_a_slice(inner.value):
+                    found.append(f"{source.place}:{call.lineno}")
+    assert not found, f"Materialise the ids first: {found}"
+
+
+def _holds_a_slice(node: ast.AST) -> bool:
+    return any(isinstance(part, ast.Subscript) and isinstance(part.slice, ast.Slice) for part in ast.walk(node))
+
+
+def test_no_test_sleeps() -> None:
+    """Tests freeze and move the clock and wait on barriers. A handler under test may block, on a gate."""
+    found = [
+        f"{source.place}:{call.lineno}"
+        for source in sources("tests")
+        for call, name in calls(source.tree)
+        if name == "sleep" and isinstance(call.func, ast.Attribute) and _is_named(call.func.value, "time")
+    ]
+    assert not found, f"time.sleep in tests: {found}"
+
+
+def _is_named(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def test_the_one_broad_except_stands_beside_a_reason() -> None:
+    """STYLE 3.16: a broad `except` is allowed around user code only, and says so on the spot."""
+    found = []
+    for source in sources("durable"):
+        lines = source.text.splitlines()
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ExceptHandler) and _is_broad(node):
+                near = lines[max(0, node.lineno - 3) : node.lineno + 2]
+                if not any("#" in line for line in near):
+                    found.append(f"{source.place}:{node.lineno}")
+    assert not found, f"A broad except without a word why: {found}"
+
+
+def _is_broad(node: ast.ExceptHandler) -> bool:
+    return node.type is None or (isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"})
+
+
+def test_the_kernel_opens_no_file_and_reads_no_clock() -> None:
+    """The import contract bans the modules; these are built in, or hide in modules that the kernel may use."""
+    banned = {"open", "input", "print", "utcnow", "today", "perf_counter", "monotonic", "thread_time", "urandom", "uuid4"}
+    found = []
+    for source in sources("durable/kernel"):
+        if source.path.name == "purity.py":
+            continue  # it names the calls that it looks for
+        for call, name in calls(source.tree):
+            bare = isinstance(call.func, ast.Name)
+            library = isinstance(call.func, ast.Attribute) and _is_named(call.func.value, "datetime")
+            if (bare and name in banned - {"uuid4"}) or (library and name in {"now", "utcnow", "today"}):
+                found.append(f"{source.place}:{call.lineno} {name}()")
+    assert not found, f"The kernel is a function of history: {found}"
+
+
+def test_the_import_contracts_hold() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def test_every_verb_of_flow_is_named_in_the_contract_of_independence() -> None:
+    """The contract lists the verbs by name, since `steps` and `transaction` are shared by them."""
+    import tomllib
+
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (verbs,) = [contract for contract in contracts if contract["name"].startswith("A verb")]
+    listed = {name.removeprefix("durable.flow.") for name in verbs["modules"]}
+    there = {path.stem for path in (ROOT / "durable/flow").glob("*.py")} - {"__init__", "transaction"}
+    assert listed == there
