@@ -8,9 +8,11 @@
     │   └── AlreadyRegistered          two functions claim one name
     ├── UsageError                     a call in a place where it can not work
     │   ├── OutsideWorkflow            a durable call made outside a workflow's own turn
+    │   ├── OutsideActivity            a call that only a running activity can make
     │   ├── InsideWorkflow             a plain call made inside workflow code
     │   ├── InsideTransaction          waiting for a result that only a commit can bring
-    │   └── ArgumentsMismatch          arguments that do not fit the handler's signature
+    │   ├── ArgumentsMismatch          arguments that do not fit the handler's signature
+    │   └── OptionInvalid              an option of a call that can not be meant
     ├── PayloadError                   a value that JSON can not carry
     │   └── PayloadTooLarge
     ├── KeyInvalid                     a key, name or queue that is empty, too long or not text
@@ -28,6 +30,7 @@
     │   └── StackExhausted
     ├── PoisonTurn                     a turn used more CPU time than it may
     ├── TokenMissing                   the delivery belongs to somebody else by now
+    ├── TransactionLeftOpen            an activity ended inside a transaction that it had begun
     ├── RedriveRefused                 an operator's redrive or discard was refused
     │   ├── WorkflowTerminal           workflow_terminal
     │   ├── HistoryRecordsOutcome      history_records_outcome
@@ -89,6 +92,17 @@ class OutsideWorkflow(UsageError):
         super().__init__(f"{call} works inside a running workflow only. {advice}")
 
 
+class OutsideActivity(UsageError):
+    """A call that only a running activity can make was made elsewhere."""
+
+    def __init__(self, call: str) -> None:
+        self.call = call
+        super().__init__(
+            f"{call} works inside a running activity only, in the thread or task that the worker started. "
+            "A thread of your own gets what it needs as an argument."
+        )
+
+
 class InsideWorkflow(UsageError):
     """A call with effects was made inside workflow code, where it would run again at every replay."""
 
@@ -116,6 +130,16 @@ class ArgumentsMismatch(UsageError, TypeError):
         self.signature = signature
         self.problem = problem
         super().__init__(f"{name}{signature} can not be called like this: {problem}.")
+
+
+class OptionInvalid(UsageError, ValueError):
+    """An option of a call, such as `priority` or `start_at`, has a value that can not be meant."""
+
+    def __init__(self, option: str, value: Any, wanted: str) -> None:
+        self.option = option
+        self.value = value
+        self.wanted = wanted
+        super().__init__(f"{option}={value!r} is not possible: {option} is {wanted}.")
 
 
 class PayloadError(DurableError, ValueError):
@@ -295,6 +319,18 @@ class TokenMissing(DurableError):
     def __init__(self, row_id: int) -> None:
         self.row_id = row_id
         super().__init__(f"The lock token of outbox row {row_id} is no longer valid; nothing was changed.")
+
+
+class TransactionLeftOpen(DurableError):
+    """An activity ended while a transaction that it had begun was still open. It was rolled back."""
+
+    def __init__(self, activity: str, aliases: list[str]) -> None:
+        self.activity = activity
+        self.aliases = aliases
+        super().__init__(
+            f"{activity} left a transaction open on {', '.join(aliases)}; it was rolled back and the connection closed. "
+            "End each transaction inside the activity: use `with transaction.atomic():`."
+        )
 
 
 class RedriveRefused(DurableError):

@@ -1,0 +1,138 @@
+"""How the arguments of a call become one JSON object, and arguments again.
+
+All parameters go by name, so that a call by position and a call by keyword of the same values give the same bytes.
+What `*args` and `**kwargs` take stands under `"*name"` and `"**name"`. Defaults of omitted parameters are not stored.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from durable.errors import ArgumentsMismatch, PayloadError
+from durable.kernel.converters import converter
+from durable.kernel.scalars import Converter
+from durable.kernel.unwritable import Refusal
+
+_KINDS = inspect.Parameter
+
+
+class ArgumentPlan:
+    """The parameters of one handler with their converters. Made once for a definition."""
+
+    def __init__(self, name: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> None:
+        self.name = name
+        self.signature = signature
+        parameters = signature.parameters.values()
+        self._by_place = [
+            p.name for p in parameters if p.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
+        ]
+        self._place_only = {p.name for p in parameters if p.kind is _KINDS.POSITIONAL_ONLY}
+        self._by_name = {p.name for p in parameters if p.kind in (_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY)}
+        self._rest_by_place = next((p.name for p in parameters if p.kind is _KINDS.VAR_POSITIONAL), None)
+        self._rest_by_name = next((p.name for p in parameters if p.kind is _KINDS.VAR_KEYWORD), None)
+        rest = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
+        self._order = [p.name for p in parameters if p.kind not in rest]
+        self._needed = [p.name for p in parameters if p.kind not in rest and p.default is _KINDS.empty]
+        self._plain = len(self._by_place) == len(signature.parameters) and not self._place_only
+        self._converters: dict[str, Converter] = {p.name: converter(hints.get(p.name, Any)) for p in parameters}
+
+    def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The object of a call. Raises `ArgumentsMismatch`, or `PayloadError` with the path from the parameter."""
+        written: dict[str, Any] = {}
+        converters = self._converters
+        name = ""
+        try:
+            for name, value in self._bind(args, kwargs).items():
+                if name == self._rest_by_place:
+                    written[f"*{name}"] = _each(converters[name], value)
+                elif name == self._rest_by_name:
+                    written[f"**{name}"] = {
+                        key: _named(key, converters[name].encode, item, 0) for key, item in value.items()
+                    }
+                else:
+                    written[name] = converters[name].encode(value, 0)
+        except Refusal as refusal:
+            raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from None
+        return written
+
+    def decode(self, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments in an object. Raises `PayloadError` when today's handler can not be called with them."""
+        if type(data) is not dict:
+            raise PayloadError(self.name, "the stored input is not an object of arguments", "Look at it in the raw.")
+        stored = dict(data)
+        values: dict[str, Any] = {}
+        more: list[Any] = []
+        named: dict[str, Any] = {}
+        name = ""
+        try:
+            if self._rest_by_place is not None:
+                name = self._rest_by_place
+                more = [self._converters[name].decode(item) for item in stored.pop(f"*{name}", [])]
+            if self._rest_by_name is not None:
+                name = self._rest_by_name
+                rest = stored.pop(f"**{name}", {})
+                named = {key: _named(key, self._converters[name].decode, item) for key, item in rest.items()}
+            for name in self._order:
+                if name in stored:
+                    values[name] = self._converters[name].decode(stored.pop(name))
+        except Refusal as refusal:
+            raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from None
+        if stored:
+            stray = next(iter(stored))
+            raise PayloadError(stray, f"{self.name}{self.signature} has no such parameter (any more)", _EVOLVE)
+        missing = [name for name in self._needed if name not in values]
+        if missing:
+            raise PayloadError(missing[0], f"{self.name}{self.signature} was called without it", _EVOLVE)
+        return self._call(values, more, named)
+
+    def _call(
+        self, values: dict[str, Any], more: list[Any], named: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if more or self._place_only:
+            leading: list[Any] = []
+            for name in self._by_place:
+                if name not in values or (not more and name not in self._place_only):
+                    break
+                leading.append(values.pop(name))
+            return (*leading, *more), values | named
+        return (), values | named
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        # The common case by hand: `Signature.bind` takes several times as long as all the rest of a small call.
+        names = self._by_place
+        if self._plain and len(args) <= len(names):
+            bound = dict(zip(names, args, strict=False))
+            if kwargs:
+                for name in names[len(args) :]:
+                    if name in kwargs:
+                        bound[name] = kwargs[name]
+            if len(bound) == len(args) + len(kwargs) and all(name in bound for name in self._needed):
+                return bound
+        try:
+            return self.signature.bind(*args, **kwargs).arguments
+        except TypeError as error:
+            raise ArgumentsMismatch(self.name, str(self.signature), str(error)) from None
+
+
+_EVOLVE = "Give new parameters a default, and keep old ones while stored calls still use them."
+
+
+def _each(item: Converter, values: tuple[Any, ...]) -> list[Any]:
+    written: list[Any] = []
+    try:
+        for value in values:
+            written.append(item.encode(value, 0))
+    except Refusal as refusal:
+        refusal.steps.append(f"[{len(written)}]")
+        raise
+    return written
+
+
+def _named(key: str, convert: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return convert(*arguments)
+    except Refusal as refusal:
+        refusal.steps.append(f".{key}")
+        raise

@@ -1,0 +1,226 @@
+"""Payloads: JSON text, the same bytes on both databases, checked at the call.
+
+`JsonCodec` writes what the annotations say. For encryption or compression, subclass it and override `wrap` and `unwrap`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from durable.errors import PayloadError, PayloadTooLarge
+from durable.kernel.arguments import ArgumentPlan
+from durable.kernel.converters import converter
+from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
+from durable.kernel.unwritable import Refusal, step
+
+_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+_read = json.JSONDecoder().decode
+
+
+class Codec(Protocol):
+    """What carries values. `JsonCodec` is one; the setting `CODEC` names another, as a subclass of it."""
+
+    def encode(self, value: Any, hint: Any = Any, *, path: str) -> str:
+        """The payload of a value. Raises `PayloadError` with the path to what can not be carried."""
+
+    def decode(self, text: str, hint: Any = Any, *, path: str) -> Any:
+        """The value of a payload. Raises `PayloadError`."""
+
+    def wrap(self, text: str) -> str:
+        """Last step of writing."""
+
+    def unwrap(self, text: str) -> str:
+        """First step of reading."""
+
+    def seal(self, plain: str, *, path: str) -> str:
+        """JSON text as it is stored. Raises `PayloadError`."""
+
+    def unseal(self, stored: str, *, path: str) -> Any:
+        """JSON natives from stored text. Raises `PayloadError`."""
+
+
+class JsonCodec:
+    """Values as JSON text, by their annotations. `max_bytes` bounds what is stored, in bytes of UTF-8."""
+
+    def __init__(self, *, max_bytes: int = DEFAULT_PAYLOAD_BYTES) -> None:
+        self.max_bytes = max_bytes
+
+    def encode(self, value: Any, hint: Any = Any, *, path: str) -> str:
+        """The payload of a value. Raises `PayloadError` with the path to what can not be carried."""
+        try:
+            data = converter(hint).encode(value, 0)
+        except Refusal as refusal:
+            raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from None
+        return self.seal(plain_text(data, path), path=path)
+
+    def decode(self, text: str, hint: Any = Any, *, path: str) -> Any:
+        """The value of a payload. Raises `PayloadError`, whatever is wrong with it."""
+        data = self.unseal(text, path=path)
+        try:
+            return converter(hint).decode(data)
+        except Refusal as refusal:
+            raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from None
+
+    def wrap(self, text: str) -> str:
+        """Last step of writing: JSON text into the text that is stored. A hook for encryption and compression."""
+        return text
+
+    def unwrap(self, text: str) -> str:
+        """First step of reading: the inverse of `wrap`."""
+        return text
+
+    def seal(self, plain: str, *, path: str) -> str:
+        """JSON text as it is stored: wrapped, and no larger than `max_bytes`. Raises `PayloadError`."""
+        try:
+            stored = self.wrap(plain)
+        except Exception as error:  # a hook is the user's code
+            problem = f"{type(self).__name__}.wrap failed with {type(error).__name__}: {error}"
+            raise PayloadError(path, problem, "Repair the codec.") from error
+        # A character takes four bytes at most: small texts need no counting.
+        if len(stored) * 4 > self.max_bytes:
+            size = len(stored.encode("utf-8"))
+            if size > self.max_bytes:
+                raise PayloadTooLarge(path, size, self.max_bytes)
+        return stored
+
+    def unseal(self, stored: str, *, path: str) -> Any:
+        """JSON natives from stored text. Raises `PayloadError`."""
+        try:
+            plain = self.unwrap(stored)
+        except Exception as error:  # a hook is the user's code
+            problem = f"{type(self).__name__}.unwrap failed with {type(error).__name__}: {error}"
+            raise PayloadError(path, problem, "Was it written with another codec or key?") from error
+        try:
+            return _read(plain)
+        except (ValueError, RecursionError) as error:
+            raise PayloadError(path, f"the stored text is not JSON ({error})", "Look at it in the raw.") from None
+
+
+def plain_text(data: Any, path: str) -> str:
+    """JSON natives as text that both databases can store. Raises `PayloadError` with the path to what they can not."""
+    text = _quickly(data)
+    if text is None:
+        found = _find(data)
+        if found is not None:
+            raise PayloadError(found.path(path), found.problem, found.cure)
+        text = _write(data)
+    return text
+
+
+def _quickly(data: Any) -> str | None:
+    """The text, if a look at the whole of it finds nothing suspicious: several times faster than one at each string."""
+    try:
+        text = _write(data)
+        text.encode("utf-8")
+    except ValueError:
+        return None
+    return None if "\\u0000" in text else text
+
+
+def _find(data: Any) -> Refusal | None:
+    """The first text or number that can not be stored, with the steps that lead to it."""
+    if isinstance(data, str):
+        if "\0" in data:
+            return Refusal("text with a NUL character can not be stored", "Remove it, or pass bytes.")
+        if not data.isascii() and any("\ud800" <= character <= "\udfff" for character in data):
+            return Refusal("text with a lone surrogate can not be stored", "Decode it with errors='replace'.")
+        return None
+    if isinstance(data, int):
+        try:
+            str(data)
+        except ValueError:
+            return Refusal("a whole number of more digits than Python converts to text", "Pass it as bytes.")
+        return None
+    inner: Any = enumerate(data) if isinstance(data, list) else data.items() if isinstance(data, dict) else ()
+    for key, item in inner:
+        found = _find(key) if isinstance(data, dict) else None
+        found = found or _find(item)
+        if found is not None:
+            found.steps.append(step(key))
+            return found
+    return None
+
+
+# --- calls ---------------------------------------------------------------------------------------------------------
+
+
+class Callee(Protocol):
+    """What is called: a definition of an activity or workflow."""
+
+    @property
+    def name(self) -> str:
+        """The registered name."""
+
+    @property
+    def plan(self) -> ArgumentPlan:
+        """How its arguments are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedCall:
+    """The payload of a call's arguments, and the digest by which replay compares it.
+
+    The digest is that of the plain text: a codec may wrap the same text differently each time.
+    """
+
+    payload: str
+    digest: str
+
+
+def encode_call(callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec) -> EncodedCall:
+    """The arguments of a call. Raises `ArgumentsMismatch` and `PayloadError`, at the call."""
+    data = callee.plan.encode(args, kwargs)
+    plain = _quickly(data)
+    if plain is None:
+        for name, item in data.items():
+            plain_text(item, name)
+        plain = plain_text(data, callee.name)
+    try:
+        payload = codec.seal(plain, path=callee.name)
+    except PayloadTooLarge as error:
+        largest = max(data, key=lambda name: len(_write(data[name])), default="")
+        raise PayloadTooLarge(f"the arguments of {callee.name}, mostly {largest}", error.size, error.limit) from None
+    return EncodedCall(payload, digest(plain))
+
+
+def encode_arguments(
+    callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec | None = None
+) -> str:
+    """The payload alone. Without a codec: the process's own."""
+    return encode_call(callee, args, kwargs, codec=codec or current()).payload
+
+
+def decode_arguments(
+    callee: Callee, text: str, *, codec: Codec | None = None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments from a payload. Raises `PayloadError` when today's handler can not be called with them."""
+    return callee.plan.decode((codec or current()).unseal(text, path=callee.name))
+
+
+def digest(text: str) -> str:
+    """16 hexadecimal digits that stand for a text."""
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=8).hexdigest()
+
+
+# --- the process's codec -------------------------------------------------------------------------------------------
+
+_provider: Callable[[], Codec]
+_default = JsonCodec()
+
+
+def use(provider: Callable[[], Codec]) -> None:
+    """Let `current` ask `provider`: the application does so with its settings when it starts."""
+    global _provider
+    _provider = provider
+
+
+def current() -> Codec:
+    """The codec of this process."""
+    return _provider()
+
+
+use(lambda: _default)

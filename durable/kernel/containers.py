@@ -1,0 +1,163 @@
+"""How lists, tuples, sets and mappings are written as JSON and read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from durable.kernel.limits import MAX_PAYLOAD_DEPTH
+from durable.kernel.scalars import ANY_SHAPE, SCALARS, Converter, too_deep
+from durable.kernel.unwritable import Refusal, mismatch, short, step
+
+ARRAY = frozenset({"array"})
+
+
+def _encoded_items(item: Converter, value: Any, depth: int) -> list[Any]:
+    if depth > MAX_PAYLOAD_DEPTH:
+        raise too_deep()
+    encode, deeper = item.encode, depth + 1
+    items: list[Any] = []
+    try:
+        for element in value:
+            items.append(encode(element, deeper))
+    except Refusal as refusal:
+        refusal.steps.append(f"[{len(items)}]")
+        raise
+    return items
+
+
+def _decoded_items(item: Converter, data: Any, wanted: str) -> list[Any]:
+    if type(data) is not list:
+        raise mismatch(data, wanted)
+    decode = item.decode
+    items: list[Any] = []
+    try:
+        for element in data:
+            items.append(decode(element))
+    except Refusal as refusal:
+        refusal.steps.append(f"[{len(items)}]")
+        raise
+    return items
+
+
+def of_list(item: Converter, label: str) -> Converter:
+    """Lists, and what is annotated as a sequence; tuples are taken too."""
+
+    def encode(value: Any, depth: int) -> Any:
+        if not isinstance(value, list | tuple):
+            raise mismatch(value, "a list")
+        return _encoded_items(item, value, depth)
+
+    return Converter(encode, lambda data: _decoded_items(item, data, "a list"), (list,), ARRAY, label, (list, tuple))
+
+
+def of_set(kind: type, item: Converter, label: str) -> Converter:
+    """Sets and frozen sets, written sorted."""
+
+    def encode(value: Any, depth: int) -> Any:
+        if not isinstance(value, set | frozenset):
+            raise mismatch(value, "a set")
+        # The order of a set differs from process to process, and its bytes must not.
+        return sorted(_encoded_items(item, value, depth), key=_canonical)
+
+    def decode(data: Any) -> Any:
+        return kind(_decoded_items(item, data, "a list of a set's members"))
+
+    return Converter(encode, decode, (kind,), ARRAY, label, (set, frozenset))
+
+
+def _canonical(data: Any) -> str:
+    return json.dumps(data, sort_keys=True)
+
+
+def of_tuple(item: Converter, label: str) -> Converter:
+    """`tuple[X, ...]`."""
+
+    def encode(value: Any, depth: int) -> Any:
+        if not isinstance(value, tuple | list):
+            raise mismatch(value, "a tuple")
+        return _encoded_items(item, value, depth)
+
+    def decode(data: Any) -> Any:
+        return tuple(_decoded_items(item, data, "a list of a tuple's items"))
+
+    return Converter(encode, decode, (tuple,), ARRAY, label, (tuple, list))
+
+
+def of_places(places: list[Converter], label: str) -> Converter:
+    """`tuple[X, Y]`: one converter for each place."""
+
+    def encode(value: Any, depth: int) -> Any:
+        if not isinstance(value, tuple | list) or len(value) != len(places):
+            raise mismatch(value, f"a tuple of {len(places)}")
+        if depth > MAX_PAYLOAD_DEPTH:
+            raise too_deep()
+        items: list[Any] = []
+        try:
+            for place, element in zip(places, value, strict=True):
+                items.append(place.encode(element, depth + 1))
+        except Refusal as refusal:
+            refusal.steps.append(f"[{len(items)}]")
+            raise
+        return items
+
+    def decode(data: Any) -> Any:
+        if type(data) is not list or len(data) != len(places):
+            raise mismatch(data, f"a list of {len(places)}")
+        items: list[Any] = []
+        try:
+            for place, element in zip(places, data, strict=True):
+                items.append(place.decode(element))
+        except Refusal as refusal:
+            refusal.steps.append(f"[{len(items)}]")
+            raise
+        return tuple(items)
+
+    return Converter(encode, decode, (tuple,), ARRAY, label, (tuple, list))
+
+
+def of_mapping(key: Converter, item: Converter, label: str) -> Converter:
+    """Mappings, in their own order. Keys are text, or whatever is written as text or as a whole number."""
+    natural = ANY_SHAPE in key.shapes
+
+    def encode_key(value: Any) -> str:
+        written = (SCALARS[str] if natural else key).encode(value, 0)
+        if type(written) is int:
+            return str(written)
+        if type(written) is not str:
+            raise Refusal(f"{short(value)} can not be the key of a JSON object", "Use text, whole numbers or ids.")
+        return written
+
+    def decode_key(text: str) -> Any:
+        if "int" in key.shapes and (text.isdecimal() or text[1:].isdecimal()):
+            return key.decode(int(text))
+        return text if natural else key.decode(text)
+
+    def encode(value: Any, depth: int) -> Any:
+        if not isinstance(value, Mapping):
+            raise mismatch(value, "a mapping")
+        if depth > MAX_PAYLOAD_DEPTH:
+            raise too_deep()
+        pairs: dict[str, Any] = {}
+        for name, element in value.items():
+            try:
+                pairs[encode_key(name)] = item.encode(element, depth + 1)
+            except Refusal as refusal:
+                refusal.steps.append(step(name))
+                raise
+        return pairs
+
+    def decode(data: Any) -> Any:
+        if type(data) is not dict:
+            raise mismatch(data, "an object")
+        pairs: dict[Any, Any] = {}
+        for name, element in data.items():
+            try:
+                pairs[decode_key(name)] = item.decode(element)
+            except Refusal as refusal:
+                refusal.steps.append(step(name))
+                raise
+        return pairs
+
+    return Converter(encode, decode, (dict,), frozenset({"object"}), label, (Mapping,))

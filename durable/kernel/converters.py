@@ -1,0 +1,172 @@
+"""Which converter writes and reads the values of an annotation: one per annotation, made once and kept.
+
+Same value, same bytes, in every process: mappings keep their order, sets are written sorted, unions do not depend on the
+order in which their members are written down.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import enum
+import types
+import typing
+from typing import Any
+
+from durable.kernel import containers, records
+from durable.kernel.hints import Unresolved, label
+from durable.kernel.scalars import ANY_SHAPE, NONE, SCALARS, SHAPE_OF, Converter, native, of_enum, of_literal
+from durable.kernel.unwritable import ANNOTATE, USE_PLAIN, Refusal, mismatch, unknown
+
+UNANNOTATED = native(ANNOTATE)
+_made: dict[Any, Converter] = {}
+_LISTS = (
+    list,
+    collections.abc.Sequence,
+    collections.abc.MutableSequence,
+    collections.abc.Collection,
+    collections.abc.Iterable,
+)
+_SETS = {set: set, collections.abc.Set: set, collections.abc.MutableSet: set, frozenset: frozenset}
+_MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+
+
+def converter(hint: Any) -> Converter:
+    """The converter of an annotation. An annotation that can not be carried gets one that refuses every value."""
+    try:
+        return _made[hint]
+    except KeyError:
+        made = _made[hint] = _make(hint)
+        return made
+    except TypeError:  # an annotation with unhashable parts
+        return _make(hint)
+
+
+def _make(hint: Any) -> Converter:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is None:
+        return _make_plain(hint)
+    if origin is typing.Annotated:
+        return converter(arguments[0])
+    if origin is typing.Literal:
+        return of_literal(arguments, label(hint))
+    if origin in (typing.Union, types.UnionType):
+        return _union(arguments, label(hint))
+    return _make_class(origin, arguments, label(hint))
+
+
+def _make_plain(hint: Any) -> Converter:
+    if hint is Any or hint is object:
+        return UNANNOTATED
+    if isinstance(hint, Unresolved):
+        return native(f"Its annotation {hint.text!r} has no meaning at run time; import its names for real.")
+    if isinstance(hint, typing.TypeVar):
+        return converter(hint.__bound__ or Any)
+    if isinstance(hint, typing.NewType):
+        return converter(hint.__supertype__)
+    if hasattr(hint, "__value__"):  # a `type` alias of Python 3.12
+        return converter(hint.__value__)
+    if hint in SCALARS:
+        return SCALARS[hint]
+    if isinstance(hint, type):
+        return _make_class(hint, (), label(hint))
+    return _refusing(hint)
+
+
+def _make_class(kind: Any, arguments: tuple[Any, ...], name: str) -> Converter:
+    first = arguments[0] if arguments else Any
+    if kind in _LISTS:
+        return containers.of_list(converter(first), name)
+    if kind in _SETS:
+        return containers.of_set(_SETS[kind], converter(first), name)
+    if kind in _MAPPINGS:
+        return containers.of_mapping(converter(first), converter(arguments[1] if arguments else Any), name)
+    if kind is tuple:
+        if name == "tuple":
+            return containers.of_tuple(UNANNOTATED, name)
+        if len(arguments) == 2 and arguments[1] is ...:
+            return containers.of_tuple(converter(first), name)
+        return containers.of_places([converter(argument) for argument in arguments], name)
+    if not isinstance(kind, type):
+        return _refusing(kind)
+    if issubclass(kind, enum.Enum):
+        return of_enum(kind)
+    if typing.is_typeddict(kind):
+        return records.of_typed_dict(kind, name, converter)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        return records.of_named_tuple(kind, name, converter)
+    if dataclasses.is_dataclass(kind):
+        return records.of_dataclass(kind, arguments, name, converter)
+    return _refusing(kind)
+
+
+def _refusing(hint: Any) -> Converter:
+    name = label(hint)
+
+    def encode(value: Any, depth: int) -> Any:
+        raise unknown(value, USE_PLAIN)
+
+    def decode(data: Any) -> Any:
+        raise Refusal(f"values annotated as {name} can not be read back", USE_PLAIN)
+
+    kinds = (hint,) if isinstance(hint, type) else ()
+    return Converter(encode, decode, kinds, frozenset({ANY_SHAPE}), name, kinds)
+
+
+def _union(hints: tuple[Any, ...], name: str) -> Converter:
+    members = sorted({id(made): made for made in map(converter, hints)}.values(), key=lambda member: member.label)
+    if UNANNOTATED in members:
+        members = [member for member in members if member is not NONE]
+    if len(members) == 1:
+        return members[0]
+    plain = [member for member in members if member is not NONE]
+    shapes = [shape for member in plain for shape in member.shapes]
+    tags = {member.label: member for member in plain}
+    tagged = ANY_SHAPE in shapes or len(set(shapes)) != len(shapes)
+    if tagged and len(tags) != len(plain):
+        # Two classes of one name: only their whole names tell them apart.
+        return _refusing(f"{name} (two members are called the same)")
+    by_shape = {shape: member for member in members for shape in member.shapes}
+    if "float" in by_shape:
+        by_shape.setdefault("int", by_shape["float"])
+
+    def encode(value: Any, depth: int) -> Any:
+        kind = type(value)
+        takers = [member for member in members if kind in member.types]
+        takers = takers or [member for member in members if isinstance(value, member.loose)]
+        takers = takers or [member for member in members if ANY_SHAPE in member.shapes]
+        refused: Refusal | None = None
+        for member in takers:
+            try:
+                written = member.encode(value, depth + 1)
+            except Refusal as refusal:
+                refused = refused or refusal
+            else:
+                return {member.label: written} if tagged and member is not NONE else written
+        raise refused or mismatch(value, f"one of {name}")
+
+    def decode(data: Any) -> Any:
+        kind = type(data)
+        if not tagged:
+            member = by_shape.get(SHAPE_OF[kind])
+            if member is None:
+                raise mismatch(data, f"one of {name}")
+            return member.decode(data)
+        if data is None and NONE in members:
+            return None
+        if kind is dict and len(data) == 1:
+            tag, inner = next(iter(data.items()))
+            if tag in tags:
+                return tags[tag].decode(inner)
+        # Written before the annotation became a union: whichever member can read it, in a fixed order.
+        for member in plain:
+            try:
+                return member.decode(data)
+            except Refusal:
+                continue
+        raise mismatch(data, f"one of {name}")
+
+    types_of = tuple({kind: None for member in members for kind in member.types})
+    loose = tuple({kind: None for member in members for kind in member.loose})
+    written = frozenset({"object"} if tagged else shapes) | ({"null"} if NONE in members else set())
+    return Converter(encode, decode, types_of, frozenset(written), name, loose)

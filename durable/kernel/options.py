@@ -1,0 +1,147 @@
+"""What a caller may choose for one call, checked at the call, and as plain JSON on the row.
+
+None stands for "not chosen": then the definition speaks, and then the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self
+
+from durable.errors import KeyInvalid, OptionInvalid
+from durable.kernel.limits import MAX_PRIORITY, MAX_QUEUE_LENGTH, MIN_PRIORITY
+from durable.kernel.retry import Retry
+
+OnConflict = Literal["refuse", "existing"]
+OnDeadLetter = Literal["hold", "deliver"]
+OnExhausted = Literal["fail", "hold"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """What belongs to the engine in `start(...)`. Raises `KeyInvalid` and `OptionInvalid` at construction.
+
+    The length of `key` is the settings' to judge, and checked by the client.
+    """
+
+    key: str | None = None
+    timeout: timedelta | None = None
+    start_at: datetime | None = None
+    on_conflict: OnConflict | None = None
+    queue: str | None = None
+    priority: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_common(self)
+        check_span("timeout", self.timeout)
+
+    def with_(self, **chosen: Any) -> Self:
+        """These options with others in their place; what is None stays as it was."""
+        return replace(self, **{name: value for name, value in chosen.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityOptions:
+    """What belongs to the engine in `enqueue(...)` and `.options(...)` of an activity. Raises as `StartOptions` does."""
+
+    key: str | None = None
+    start_at: datetime | None = None
+    on_conflict: OnConflict | None = None
+    queue: str | None = None
+    priority: int | None = None
+    retry: Retry | None = None
+    start_to_close: timedelta | None = None
+    on_dead_letter: OnDeadLetter | None = None
+    on_exhausted: OnExhausted | None = None
+
+    def __post_init__(self) -> None:
+        _check_common(self)
+        check_retry(self.retry)
+        check_span("start_to_close", self.start_to_close)
+        check_choice("on_dead_letter", self.on_dead_letter, ("hold", "deliver"))
+        check_choice("on_exhausted", self.on_exhausted, ("fail", "hold"))
+
+    def with_(self, **chosen: Any) -> Self:
+        """These options with others in their place; what is None stays as it was."""
+        return replace(self, **{name: value for name, value in chosen.items() if value is not None})
+
+    def as_data(self) -> dict[str, Any]:
+        """What the row stores: plain JSON, only what was chosen. Spans are seconds."""
+        data: dict[str, Any] = {}
+        for name in ("queue", "priority", "on_dead_letter", "on_exhausted"):
+            value = getattr(self, name)
+            if value is not None:
+                data[name] = value
+        if self.retry is not None:
+            data["retry"] = self.retry.as_data()
+        if self.start_to_close is not None:
+            data["start_to_close"] = self.start_to_close.total_seconds()
+        return data
+
+
+START_NAMES = frozenset(field.name for field in fields(StartOptions))
+ENQUEUE_NAMES = frozenset(field.name for field in fields(ActivityOptions))
+"""Keywords of `start` and `enqueue` that belong to the engine."""
+
+
+def stored_retry(data: Mapping[str, Any]) -> Retry | None:
+    """The retry policy that the call chose, from a row's options."""
+    stored = data.get("retry")
+    return None if stored is None else Retry.from_data(stored)
+
+
+def stored_start_to_close(data: Mapping[str, Any]) -> timedelta | None:
+    """The time limit of one attempt that the call chose, from a row's options."""
+    seconds = data.get("start_to_close")
+    return None if seconds is None else timedelta(seconds=seconds)
+
+
+def check_text(what: str, value: Any, limit: int) -> None:
+    """Refuse what can not be stored and looked up as a name: raises `KeyInvalid`."""
+    if not isinstance(value, str):
+        raise KeyInvalid(what, value, "it has to be text")
+    if not value:
+        raise KeyInvalid(what, value, "it is empty")
+    if len(value) > limit:
+        raise KeyInvalid(what, value, f"{len(value):,} characters are more than the limit of {limit:,}")
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise KeyInvalid(what, value, "it holds a NUL character or a lone surrogate, which no database takes")
+
+
+def check_span(name: str, value: Any) -> None:
+    """Refuse what is no positive span: raises `OptionInvalid`."""
+    if value is not None and (not isinstance(value, timedelta) or value <= timedelta()):
+        raise OptionInvalid(name, value, "a timedelta above zero")
+
+
+def check_retry(value: Any) -> None:
+    """Refuse what is no policy: raises `OptionInvalid`."""
+    if value is not None and not isinstance(value, Retry):
+        raise OptionInvalid("retry", value, "a durable.Retry")
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuse what is none of a few words: raises `OptionInvalid`."""
+    if value is not None and value not in choices:
+        raise OptionInvalid(name, value, " or ".join(map(repr, choices)))
+
+
+def check_priority(value: Any) -> None:
+    """Refuse what the column can not hold: raises `OptionInvalid`."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (whole and MIN_PRIORITY <= value <= MAX_PRIORITY):
+        raise OptionInvalid("priority", value, f"a whole number from {MIN_PRIORITY:,} to {MAX_PRIORITY:,}")
+
+
+def _check_common(options: StartOptions | ActivityOptions) -> None:
+    if options.key is not None and not isinstance(options.key, str):
+        raise KeyInvalid("key", options.key, "it has to be text")
+    if options.queue is not None:
+        check_text("queue", options.queue, MAX_QUEUE_LENGTH)
+    check_priority(options.priority)
+    check_choice("on_conflict", options.on_conflict, ("refuse", "existing"))
+    at = options.start_at
+    if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
+        raise OptionInvalid("start_at", at, "an aware datetime (one with a time zone)")

@@ -1,0 +1,363 @@
+"""How single values are written as JSON and read back: natives, numbers, moments, ids, enums, bytes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import enum
+import math
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from durable.kernel.limits import MAX_PAYLOAD_DEPTH
+from durable.kernel.unwritable import ANNOTATE, Refusal, mismatch, short, step, unknown
+
+ANY_SHAPE = "any"
+SHAPE_OF: dict[type, str] = {
+    type(None): "null",
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Converter:
+    """How values of one annotation are written and read.
+
+    `encode(value, depth)` answers JSON natives, `decode(data)` the value; both raise `Refusal`. `types` are the classes
+    of its values, `loose` those that are accepted beside them; `shapes` are the JSON shapes that it writes.
+    """
+
+    encode: Callable[[Any, int], Any]
+    decode: Callable[[Any], Any]
+    types: tuple[type, ...]
+    shapes: frozenset[str]
+    label: str
+    loose: tuple[type, ...] = ()
+
+
+def too_deep() -> Refusal:
+    """The nesting is past its limit; a value that contains itself ends here too."""
+    return Refusal(
+        f"nested more than {MAX_PAYLOAD_DEPTH} levels deep, or a value that contains itself",
+        "Pass a flatter value, or the key of data that is stored elsewhere.",
+    )
+
+
+def encode_native(value: Any, depth: int, cure: str = ANNOTATE) -> Any:
+    """Values without an annotation: JSON natives only, tuples as lists, nothing converted silently."""
+    kind = type(value)
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is float:
+        return finite(value)
+    if depth > MAX_PAYLOAD_DEPTH:
+        raise too_deep()
+    if isinstance(value, enum.Enum) or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        raise unknown(value, cure)
+    if isinstance(value, list | tuple):
+        items: list[Any] = []
+        try:
+            for item in value:
+                items.append(encode_native(item, depth + 1, cure))
+        except Refusal as refusal:
+            refusal.steps.append(f"[{len(items)}]")
+            raise
+        return items
+    if isinstance(value, dict):
+        pairs: dict[str, Any] = {}
+        for key, item in value.items():
+            if not isinstance(key, str) or isinstance(key, enum.Enum):
+                raise Refusal(
+                    f"the key {short(key)} is a {type(key).__name__}; keys without an annotation are text",
+                    "Annotate the mapping (`dict[int, str]`), or use text as keys.",
+                )
+            try:
+                pairs[str.__str__(key)] = encode_native(item, depth + 1, cure)
+            except Refusal as refusal:
+                refusal.steps.append(step(key))
+                raise
+        return pairs
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return finite(float(value))
+    raise unknown(value, cure)
+
+
+def finite(value: float) -> float:
+    """The number itself, unless JSON (and PostgreSQL) do not know it."""
+    if math.isfinite(value):
+        return value
+    raise Refusal(f"{value!r} is not a number that JSON knows", "Use None, or a text, for 'not a number'.")
+
+
+def as_is(data: Any) -> Any:
+    """Reading natives: nothing to do."""
+    return data
+
+
+def _encode_str(value: Any, depth: int) -> Any:
+    if type(value) is str:
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise mismatch(value, "text")
+
+
+def _decode_str(data: Any) -> Any:
+    if type(data) is str:
+        return data
+    raise mismatch(data, "text")
+
+
+def _encode_int(value: Any, depth: int) -> Any:
+    if type(value) is int:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    raise mismatch(value, "a whole number")
+
+
+def _decode_int(data: Any) -> Any:
+    if type(data) is int:
+        return data
+    raise mismatch(data, "a whole number")
+
+
+def _encode_float(value: Any, depth: int) -> Any:
+    if isinstance(value, float):
+        return finite(float(value))
+    if isinstance(value, int):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if number != value:
+            raise Refusal(f"{short(value)} can not be a float without loss", "Annotate it as int.")
+        return number
+    raise mismatch(value, "a number")
+
+
+def _decode_float(data: Any) -> Any:
+    if type(data) is float or type(data) is int:
+        return float(data)
+    raise mismatch(data, "a number")
+
+
+def _encode_bool(value: Any, depth: int) -> Any:
+    if value is True or value is False:
+        return value
+    raise mismatch(value, "True or False")
+
+
+def _decode_bool(data: Any) -> Any:
+    if type(data) is bool:
+        return data
+    raise mismatch(data, "true or false")
+
+
+def _encode_none(value: Any, depth: int) -> Any:
+    if value is None:
+        return None
+    raise mismatch(value, "None")
+
+
+def _encode_decimal(value: Any, depth: int) -> Any:
+    if not isinstance(value, Decimal):
+        raise mismatch(value, "a Decimal")
+    if not value.is_finite():
+        raise Refusal(f"{value!r} is not a finite number", "Use None, or a text, for 'not a number'.")
+    return str(value)
+
+
+def _text(data: Any, wanted: str) -> str:
+    if type(data) is not str:
+        raise mismatch(data, wanted)
+    return data
+
+
+def _decode_decimal(data: Any) -> Any:
+    try:
+        number = Decimal(_text(data, "the text of a Decimal"))
+    except InvalidOperation:
+        raise mismatch(data, "the text of a Decimal") from None
+    if not number.is_finite():
+        raise mismatch(data, "the text of a finite Decimal")
+    return number
+
+
+def _encode_date(value: Any, depth: int) -> Any:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    raise mismatch(value, "a date")
+
+
+def _encode_datetime(value: Any, depth: int) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise mismatch(value, "a datetime")
+
+
+def _encode_time(value: Any, depth: int) -> Any:
+    if isinstance(value, time):
+        return value.isoformat()
+    raise mismatch(value, "a time")
+
+
+def _from_iso(kind: type[date | time], wanted: str) -> Callable[[Any], Any]:
+    def decode(data: Any) -> Any:
+        try:
+            return kind.fromisoformat(_text(data, wanted))
+        except ValueError:
+            raise mismatch(data, wanted) from None
+
+    return decode
+
+
+_SPAN = re.compile(r"(-?)P(\d+)DT(\d+)(?:\.(\d{6}))?S")
+
+
+def _encode_timedelta(value: Any, depth: int) -> Any:
+    if not isinstance(value, timedelta):
+        raise mismatch(value, "a timedelta")
+    sign, span = ("-", -value) if value < timedelta() else ("", value)
+    fraction = f".{span.microseconds:06d}" if span.microseconds else ""
+    return f"{sign}P{span.days}DT{span.seconds}{fraction}S"
+
+
+def _decode_timedelta(data: Any) -> Any:
+    found = _SPAN.fullmatch(_text(data, "a span such as P1DT2S"))
+    if found is None:
+        raise mismatch(data, "a span such as P1DT2S")
+    sign, days, seconds, micros = found.groups()
+    try:
+        span = timedelta(days=int(days), seconds=int(seconds), microseconds=int(micros or 0))
+        return -span if sign else span
+    except OverflowError:
+        raise mismatch(data, "a span that a timedelta can hold") from None
+
+
+def _encode_uuid(value: Any, depth: int) -> Any:
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    raise mismatch(value, "a UUID")
+
+
+def _decode_uuid(data: Any) -> Any:
+    try:
+        return uuid.UUID(_text(data, "the text of a UUID"))
+    except ValueError:
+        raise mismatch(data, "the text of a UUID") from None
+
+
+def _encode_bytes(value: Any, depth: int) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    raise mismatch(value, "bytes")
+
+
+def _decode_bytes(data: Any) -> Any:
+    try:
+        return base64.b64decode(_text(data, "base64 text"), validate=True)
+    except binascii.Error:
+        raise mismatch(data, "base64 text") from None
+
+
+def _scalar(kind: type, shape: str, encode: Any, decode: Any, loose: tuple[type, ...] = ()) -> Converter:
+    return Converter(encode, decode, (kind,), frozenset({shape}), kind.__name__, loose or (kind,))
+
+
+NONE = _scalar(type(None), "null", _encode_none, lambda data: _encode_none(data, 0))
+SCALARS: dict[Any, Converter] = {
+    str: _scalar(str, "string", _encode_str, _decode_str),
+    int: _scalar(int, "int", _encode_int, _decode_int),
+    float: _scalar(float, "float", _encode_float, _decode_float, (float, int)),
+    bool: _scalar(bool, "bool", _encode_bool, _decode_bool),
+    type(None): NONE,
+    None: NONE,
+    Decimal: _scalar(Decimal, "string", _encode_decimal, _decode_decimal),
+    datetime: _scalar(datetime, "string", _encode_datetime, _from_iso(datetime, "an ISO 8601 moment")),
+    date: _scalar(date, "string", _encode_date, _from_iso(date, "an ISO 8601 date")),
+    time: _scalar(time, "string", _encode_time, _from_iso(time, "an ISO 8601 time")),
+    timedelta: _scalar(timedelta, "string", _encode_timedelta, _decode_timedelta),
+    uuid.UUID: _scalar(uuid.UUID, "string", _encode_uuid, _decode_uuid),
+    bytes: _scalar(bytes, "string", _encode_bytes, _decode_bytes),
+}
+
+
+def native(cure: str) -> Converter:
+    """The converter of values that have no annotation, with the cure that its refusals give."""
+    return Converter(
+        lambda value, depth: encode_native(value, depth, cure), as_is, (object,), frozenset({ANY_SHAPE}), "Any"
+    )
+
+
+def of_enum(kind: type[enum.Enum]) -> Converter:
+    """Members go by value where all values are text or numbers (flags as numbers), else by name."""
+    by_number = issubclass(kind, enum.Flag)
+    members = list(kind.__members__.values())
+    by_value = by_number or all(type(member.value) in (str, int, bool) for member in members)
+    shapes = frozenset(SHAPE_OF[type(member.value)] for member in members) if by_value else frozenset({"string"})
+    table = {(type(member.value), member.value) if by_value else (str, member.name): member for member in members}
+
+    def encode(value: Any, depth: int) -> Any:
+        if isinstance(value, kind):
+            return value.value if by_value else value.name
+        raise mismatch(value, f"a member of {kind.__name__}")
+
+    def decode(data: Any) -> Any:
+        member = table.get((type(data), data)) if type(data) in (str, int, bool) else None
+        if member is not None:
+            return member
+        if by_number and type(data) is int:
+            try:
+                return kind(data)
+            except ValueError:
+                pass
+        raise mismatch(data, f"a member of {kind.__name__}")
+
+    return Converter(encode, decode, (kind,), shapes or frozenset({"string"}), kind.__name__, (kind,))
+
+
+def of_literal(values: tuple[Any, ...], label: str) -> Converter:
+    """One of a few fixed values: natives, bytes and enum members."""
+    table: dict[tuple[type, Any], Any] = {}
+    back: dict[tuple[type, Any], Any] = {}
+    for value in values:
+        if isinstance(value, enum.Enum):
+            written = of_enum(type(value)).encode(value, 0)
+        elif isinstance(value, bytes):
+            written = _encode_bytes(value, 0)
+        else:
+            written = value
+        table[type(value), value] = written
+        back[type(written), written] = value
+    wanted = f"one of {', '.join(map(repr, values))}"
+
+    def encode(value: Any, depth: int) -> Any:
+        try:
+            return table[type(value), value]
+        except (KeyError, TypeError):
+            raise mismatch(value, wanted) from None
+
+    def decode(data: Any) -> Any:
+        try:
+            return back[type(data), data]
+        except (KeyError, TypeError):
+            raise mismatch(data, wanted) from None
+
+    types = tuple({type(value): None for value in values})
+    shapes = frozenset(SHAPE_OF[type(written)] for written in table.values())
+    return Converter(encode, decode, types, shapes, label, types)
