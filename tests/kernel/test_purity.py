@@ -1,0 +1,176 @@
+"""What a look at workflow code finds. BUGLOG R4."""
+# ruff: noqa: ASYNC, DTZ, PTH, T201 - the impure calls are what is looked for
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import random
+import threading
+import time
+import uuid
+from datetime import datetime
+from pathlib import Path
+from random import choice as pick
+from random import random as roll
+from time import sleep as nap
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from durable.kernel.definitions import activity
+from durable.kernel.purity import findings
+
+
+async def clock():
+    return time.time()
+
+
+async def monotonic():
+    return time.monotonic()
+
+
+async def sleeper():
+    nap(1)
+
+
+async def aliased_datetime():
+    return dt.datetime.now(tz=dt.UTC)
+
+
+async def utcnow():
+    return datetime.utcnow()
+
+
+async def today():
+    return dt.date.today()
+
+
+async def django_now():
+    return timezone.now()
+
+
+async def rolls():
+    return random.random()
+
+
+async def rolls_by_name():
+    return roll()
+
+
+async def picks():
+    return pick([1, 2])
+
+
+async def ids():
+    return uuid.uuid4()
+
+
+async def opens():
+    with open("x") as file:
+        return file.read()
+
+
+async def threads():
+    threading.Thread(target=print).start()
+
+
+async def to_thread():
+    return await asyncio.to_thread(len, [])
+
+
+async def imports_inside():
+    from secrets import token_hex
+
+    return token_hex()
+
+
+async def imports_what_is_not_there():
+    import httpx
+
+    return httpx.get("https://example.org")
+
+
+async def reads_rows():
+    return User.objects.filter(pk=1).count()
+
+
+async def prints():
+    print("hello")
+
+
+def helper_with_a_clock():
+    return time.time_ns()
+
+
+async def uses_a_helper():
+    return helper_with_a_clock()
+
+
+@pytest.mark.parametrize(
+    ("function", "call", "advice"),
+    [
+        (clock, "time.time(...)", "durable.now()"),
+        (monotonic, "time.monotonic(...)", "durable.now()"),
+        (sleeper, "nap(...)", "durable.sleep"),
+        (aliased_datetime, "dt.datetime.now(...)", "durable.now()"),
+        (utcnow, "datetime.utcnow(...)", "durable.now()"),
+        (today, "dt.date.today(...)", "durable.now()"),
+        (django_now, "timezone.now(...)", "durable.now()"),
+        (rolls, "random.random(...)", "durable.random()"),
+        (rolls_by_name, "roll(...)", "durable.random()"),
+        (picks, "pick(...)", "durable.random()"),
+        (ids, "uuid.uuid4(...)", "durable.uuid4()"),
+        (opens, "open(...)", "activity"),
+        (threads, "threading.Thread(...)", "one thread"),
+        (to_thread, "asyncio.to_thread(...)", "one thread"),
+        (imports_inside, "token_hex(...)", "durable.random()"),
+        (imports_what_is_not_there, "httpx.get(...)", "activity"),
+        (reads_rows, "User.objects.filter(...)", "activity"),
+        (prints, "print(...)", "durable.logger"),
+        (uses_a_helper, "time.time_ns(...)", "durable.now()"),
+    ],
+)
+def test_an_impure_call_is_found_with_its_line_and_advice(function: Any, call, advice):
+    found = [finding for finding in findings(function) if finding.call == call]
+    assert found, findings(function)
+    assert advice in found[0].advice
+    text = Path(found[0].file).read_text().splitlines()[found[0].line - 1]
+    assert call.removesuffix("(...)") in text
+
+
+def test_the_function_that_holds_the_call_is_named():
+    assert [finding.function for finding in findings(uses_a_helper)] == ["helper_with_a_clock"]
+
+
+async def innocent(at: datetime, time: Any):
+    deadline = at + dt.timedelta(seconds=3)
+    rng = random.Random(7)
+    await asyncio.sleep(1)
+    await asyncio.gather(asyncio.sleep(1), asyncio.sleep(2))
+    time.time()
+    return datetime.fromisoformat(deadline.isoformat()), sorted([rng.random()]), uuid.UUID(int=3)
+
+
+def test_pure_code_is_let_alone_also_where_a_parameter_hides_a_module():
+    assert findings(innocent) == []
+
+
+def test_an_activity_called_as_a_function_is_found(isolated_registry):
+    @activity
+    def charge():
+        return None
+
+    async def flow():
+        charge()
+        await charge.execute()
+
+    assert [finding.call for finding in findings(flow)] == ["charge(...)"]
+
+
+def test_code_without_source_has_no_findings():
+    space: dict[str, Any] = {}
+    exec("import time\nasync def made(): time.time()", space)
+    assert findings(space["made"]) == []
