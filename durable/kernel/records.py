@@ -56,7 +56,7 @@ def of_typed_dict(kind: Any, label: str, maker: Maker) -> Converter:
     """The declared keys, and no others."""
 
     def fields() -> Fields:
-        return {name: (_unmarked(hint), name in kind.__required_keys__) for name, hint in resolved(kind).items()}
+        return {name: _marked(hint, name in kind.__required_keys__) for name, hint in resolved(kind).items()}
 
     plan = _Plan(fields, maker)
 
@@ -155,7 +155,8 @@ def _substituted(hint: Any, filled: Mapping[Any, Any]) -> Any:
     return hint[tuple(filled.get(parameter, parameter) for parameter in parameters)] if parameters else hint
 
 
-def _unmarked(hint: Any) -> Any:
-    while typing.get_origin(hint) in (typing.Required, typing.NotRequired):
-        hint = typing.get_args(hint)[0]
-    return hint
+def _marked(hint: Any, needed: bool) -> tuple[Any, bool]:  # noqa: FBT001 - one field of `Fields`
+    """The marks themselves speak: `__required_keys__` does not see them where annotations are text."""
+    while (mark := typing.get_origin(hint)) in (typing.Required, typing.NotRequired):
+        hint, needed = typing.get_args(hint)[0], mark is typing.Required
+    return hint, needed

@@ -1,0 +1,432 @@
+"""Payloads: what is carried, what is refused, and that the same value always gives the same bytes."""
+
+from __future__ import annotations
+
+import enum
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    NewType,
+    NotRequired,
+    Optional,
+    TypedDict,
+    TypeVar,
+    Union,
+)
+
+import pytest
+from django.contrib.auth.models import User
+from hypothesis import given
+from hypothesis import strategies as st
+
+from durable.errors import PayloadError, PayloadTooLarge
+from durable.kernel.codec import JsonCodec, digest
+from durable.kernel.limits import MAX_PAYLOAD_DEPTH
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+CODEC = JsonCodec()
+T = TypeVar("T")
+OrderId = NewType("OrderId", int)
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Word(enum.StrEnum):
+    YES = "yes"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+class Right(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Shape(enum.Enum):
+    SQUARE = (4, "square")
+
+
+@dataclass(frozen=True)
+class Line:
+    sku: str
+    price: Decimal
+    count: int = 1
+
+
+@dataclass
+class Receipt:
+    number: str
+    lines: list[Line]
+    paid_at: datetime | None = None
+    total: int = field(init=False, default=0)
+
+
+@dataclass
+class Tree:
+    name: str
+    children: list[Tree] = field(default_factory=list)
+
+
+@dataclass
+class Box(Generic[T]):
+    inside: T
+
+
+@dataclass
+class Picky:
+    number: int
+
+    def __post_init__(self):
+        if self.number > 3:
+            raise RuntimeError("too much")
+
+
+class Point(NamedTuple):
+    x: int
+    y: float = 0.0
+
+
+class Address(TypedDict):
+    town: str
+    zip: NotRequired[str]
+
+
+@dataclass
+class Hidden:
+    part: Fraction
+
+
+def there_and_back(value, hint):
+    return CODEC.decode(CODEC.encode(value, hint, path="value"), hint, path="value")
+
+
+CARRIED = [
+    (None, None, "null"),
+    (True, bool, "true"),
+    (42, int, "42"),
+    (10**400, int, "1" + "0" * 400),
+    (OrderId(4), OrderId, "4"),
+    (0.1, float, "0.1"),
+    ("käse €", str, '"käse €"'),
+    ("\\u0000 as text", str, '"\\\\u0000 as text"'),
+    (Decimal("9.90"), Decimal, '"9.90"'),
+    (Decimal("1E+2"), Decimal, '"1E+2"'),
+    (uuid.UUID(int=7), uuid.UUID, '"00000000-0000-0000-0000-000000000007"'),
+    (datetime(2026, 1, 2, 3, 4, 5, 6), datetime, '"2026-01-02T03:04:05.000006"'),
+    (datetime(2026, 1, 2, tzinfo=UTC), datetime, '"2026-01-02T00:00:00+00:00"'),
+    (datetime(2026, 1, 2, tzinfo=timezone(timedelta(hours=5, minutes=30))), datetime, None),
+    (date(2026, 1, 2), date, '"2026-01-02"'),
+    (time(3, 4, tzinfo=UTC), time, '"03:04:00+00:00"'),
+    (timedelta(days=-1, microseconds=1), timedelta, None),
+    (timedelta(days=30), timedelta, '"P30DT0S"'),
+    (timedelta.max, timedelta, None),
+    (timedelta.min, timedelta, None),
+    (b"\x00\xff", bytes, '"AP8="'),
+    (Colour.RED, Colour, '"red"'),
+    (Word.YES, Word, '"yes"'),
+    (Level.LOW, Level, "1"),
+    (Right.READ | Right.WRITE, Right, "3"),
+    (Shape.SQUARE, Shape, '"SQUARE"'),
+    ([1, 2], list[int], "[1,2]"),
+    ([1, "a", None, {"b": [1.5]}], list, '[1,"a",null,{"b":[1.5]}]'),
+    ((1, "a"), tuple[int, str], '[1,"a"]'),
+    ((), tuple[()], "[]"),
+    ((Decimal(1), Decimal(2)), tuple[Decimal, ...], '["1","2"]'),
+    ({3, 1, 2}, set[int], "[1,2,3]"),
+    (frozenset({"b", "a"}), frozenset[str], '["a","b"]'),
+    ({"b": 1, "a": 2}, dict[str, int], '{"b":1,"a":2}'),
+    ({1: "x", -2: "y"}, dict[int, str], '{"1":"x","-2":"y"}'),
+    ({uuid.UUID(int=1): 1}, dict[uuid.UUID, int], None),
+    ({Colour.RED: 1}, Mapping[Colour, int], '{"red":1}'),
+    ([date(2026, 1, 2)], Sequence[date], '["2026-01-02"]'),
+    (Line("a", Decimal("1.10"), 2), Line, '{"sku":"a","price":"1.10","count":2}'),
+    (Receipt("7", [Line("a", Decimal(1))], datetime(2026, 1, 1)), Receipt, None),
+    (Tree("a", [Tree("b", [Tree("c")])]), Tree, None),
+    (Box(Decimal("1.5")), Box[Decimal], '{"inside":"1.5"}'),
+    (Point(1, 2.0), Point, '{"x":1,"y":2.0}'),
+    ({"town": "Ulm"}, Address, '{"town":"Ulm"}'),
+    ({"town": "Ulm", "zip": "89073"}, Address, None),
+    (None, Optional[Decimal], "null"),
+    (Decimal(1), Decimal | None, '"1"'),
+    (3, int | str, "3"),
+    ("3", int | str, '"3"'),
+    (3, Union[int, float], "3"),
+    (3.0, Union[int, float], "3.0"),
+    (True, int | bool, "true"),
+    ("x", str | uuid.UUID, '{"str":"x"}'),
+    (uuid.UUID(int=1), str | uuid.UUID, None),
+    (Point(1), Point | Line, None),
+    (Line("a", Decimal(1)), Point | Line | None, None),
+    (None, Point | Line | None, "null"),
+    (["a"], list[int] | list[str], None),
+    ({"Line": 1}, dict[str, int] | Line, None),
+    ("slow", Literal["slow", "fast"], '"slow"'),
+    (Colour.BLUE, Literal[Colour.BLUE], '"blue"'),
+    (5, Annotated[int, {"unhashable": []}], "5"),
+    ({"any": [1, None]}, Any, '{"any":[1,null]}'),
+    ("x", object, '"x"'),
+]
+
+
+@pytest.mark.parametrize(("value", "hint", "text"), CARRIED, ids=range(len(CARRIED)))
+def test_annotated_values_come_back_equal_and_of_their_type(value, hint, text):
+    written = CODEC.encode(value, hint, path="value")
+    if text is not None:
+        assert written == text
+    back = CODEC.decode(written, hint, path="value")
+    assert back == value
+    assert type(back) is type(value)
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+       | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+       lambda inner: st.lists(inner) | st.dictionaries(st.text("ab\\u0"), inner), max_leaves=20))  # fmt: skip
+def test_json_natives_are_carried_without_an_annotation(value):
+    assert there_and_back(value, Any) == value
+
+
+@given(st.timedeltas())
+def test_every_span_comes_back_to_the_microsecond(span):
+    assert there_and_back(span, timedelta) == span
+
+
+def test_tuples_without_annotation_are_lists():
+    assert there_and_back({"a": (1, (2,))}, Any) == {"a": [1, [2]]}
+
+
+REFUSED = [
+    (float("nan"), float, "value", "nan"),
+    ([1.0, float("inf")], list[float], "value[1]", "inf"),
+    ({"a": float("-inf")}, Any, "value.a", "inf"),
+    (Decimal("NaN"), Decimal, "value", "NaN"),
+    (Decimal("-Infinity"), Decimal, "value", "Infinity"),
+    ("a\0b", str, "value", "NUL"),
+    ({"items": [{"name": "a\0"}]}, Any, "value.items[0].name", "NUL"),
+    ({"b\0": 1}, Any, "value['b\\x00']", "NUL"),
+    ("\ud800", str, "value", "surrogate"),
+    (["ok", "\udfff"], list[str], "value[1]", "surrogate"),
+    (10**5000, int, "value", "digits"),
+    ({1: 2}, Any, "value", "key 1"),
+    ({(1, 2): 2}, dict[tuple[int, int], int], "value[(1, 2)]", "key"),
+    (Decimal(1), Any, "value", "Decimal"),
+    (datetime(2026, 1, 1), Any, "value", "datetime"),
+    (Word.YES, Any, "value", "Word"),
+    (Point(1), Any, "value", "Point"),
+    ({1, 2}, Any, "value", "set"),
+    (object(), Any, "value", "object"),
+    (object(), object, "value", "object"),
+    ("1", int, "value", "whole number"),
+    (1, str, "value", "text"),
+    (1.5, int, "value", "whole number"),
+    (2**60 + 1, float, "value", "loss"),
+    (10**400, float, "value", "loss"),
+    (1, bool, "value", "True or False"),
+    (0, None, "value", "None"),
+    (datetime(2026, 1, 1), date, "value", "date"),
+    ("2026-01-01", date, "value", "date"),
+    (["a"], list[int], "value[0]", "whole number"),
+    ("abc", list[str], "value", "list"),
+    ((1, 2, 3), tuple[int, int], "value", "tuple of 2"),
+    ({"a": "b"}, dict[str, int], "value.a", "whole number"),
+    ("green", Literal["red"], "value", "'red'"),
+    (True, Literal[1], "value", "1"),
+    (Colour.RED, Literal[Colour.BLUE], "value", "BLUE"),
+    ("red", Colour, "value", "Colour"),
+    (1.5, int | str, "value", "int | str"),
+    ({"town": 1}, Address, "value.town", "text"),
+    ({}, Address, "value", "'town'"),
+    ({"town": "x", "planet": "y"}, Address, "value", "'planet'"),
+    (Receipt("1", [Line("a", "1")]), Receipt, "value.lines[0].price", "Decimal"),  # type: ignore[arg-type]
+    ({"sku": "a"}, Line, "value", "Line"),
+    (1j, complex, "value", "complex"),
+]
+
+
+@pytest.mark.parametrize(("value", "hint", "path", "words"), REFUSED, ids=range(len(REFUSED)))
+def test_what_can_not_be_carried_is_refused_with_its_path_and_a_cure(value, hint, path, words):
+    """BUGLOG P2."""
+    with pytest.raises(PayloadError) as caught:
+        CODEC.encode(value, hint, path="value")
+    assert caught.value.path == path
+    assert words in caught.value.problem
+    assert caught.value.cure
+
+
+def test_model_instances_and_querysets_are_refused_with_the_advice_to_pass_the_key():
+    """BUGLOG P10."""
+    for hint in (Any, User):
+        with pytest.raises(PayloadError, match=r"instance of the model User\. Pass its key"):
+            CODEC.encode(User(), hint, path="user")
+    with pytest.raises(PayloadError, match="QuerySet. Pass a list of keys"):
+        CODEC.encode({"users": [User.objects.all()]}, Any, path="data")
+    with pytest.raises(PayloadError, match="Pass a list of keys"):
+        CODEC.encode(User.objects, Any, path="data")
+    with pytest.raises(PayloadError, match="Pass its key"):
+        CODEC.encode(User(), int, path="user_id")
+
+
+def test_values_that_contain_themselves_and_deep_ones_are_refused():
+    circle: list[Any] = []
+    circle.append(circle)
+    tree = Tree("a")
+    tree.children.append(tree)
+    deep: Any = 1
+    for _ in range(MAX_PAYLOAD_DEPTH + 5):
+        deep = [deep]
+    for value, hint in ((circle, Any), (tree, Tree), (deep, Any), (deep, list[Any])):
+        with pytest.raises(PayloadError, match="nested more than"):
+            CODEC.encode(value, hint, path="value")
+
+
+def test_a_subclass_that_would_lose_its_own_fields_is_refused():
+    @dataclass(frozen=True)
+    class Special(Line):
+        extra: str = ""
+
+    with pytest.raises(PayloadError, match="would come back as a Line"):
+        CODEC.encode(Special("a", Decimal(1)), Line, path="line")
+
+
+def test_an_annotation_for_type_checkers_only_is_named_in_the_refusal():
+    with pytest.raises(PayloadError, match="'Fraction' has no meaning at run time"):
+        CODEC.encode(Hidden(object()), Hidden, path="value")  # type: ignore[arg-type]
+
+
+def test_a_value_whose_repr_raises_is_refused_all_the_same():
+    class Mute:
+        def __repr__(self):
+            raise RuntimeError
+
+    with pytest.raises(PayloadError, match="repr"):
+        CODEC.encode([Mute()], Any, path="value")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint", "path", "words"),
+    [
+        ("{", Any, "value", "not JSON"),
+        ("[" * 100_000, Any, "value", "not JSON"),
+        ('"x"', int, "value", "whole number"),
+        ("true", int, "value", "whole number"),
+        ('"x"', Decimal, "value", "Decimal"),
+        ('"NaN"', Decimal, "value", "finite"),
+        ('"x"', datetime, "value", "moment"),
+        ('"x"', uuid.UUID, "value", "UUID"),
+        ('"é"', bytes, "value", "base64"),
+        ('"x"', timedelta, "value", "span"),
+        ('"P9999999999DT0S"', timedelta, "value", "span"),
+        ('"green"', Colour, "value", "Colour"),
+        ("8", Right, "value", "Right"),
+        ("[1]", Line, "value", "Line"),
+        ('{"sku":"a"}', Line, "value", "'price'"),
+        ('{"lines":[{"sku":"a","price":1}],"number":"1"}', Receipt, "value.lines[0].price", "Decimal"),
+        ('{"number":9}', Picky, "value", "RuntimeError: too much"),
+        ("[1,2,3]", tuple[int, int], "value", "list of 2"),
+        ('[["a"]]', list[list[int]], "value[0][0]", "whole number"),
+        ('{"a":1}', dict[str, str], "value.a", "text"),
+        ("1.5", int | str, "value", "int | str"),
+        ('{"Line":{}}', Line | Point, "value", "'sku'"),
+        ("7", Line | Point, "value", "Line"),
+        ("1", complex, "value", "read back"),
+    ],
+)
+def test_stored_text_that_does_not_fit_is_refused_by_name(text, hint, path, words):
+    """BUGLOG P9."""
+    with pytest.raises(PayloadError) as caught:
+        CODEC.decode(text, hint, path="value")
+    assert caught.value.path == path
+    assert words in str(caught.value)
+
+
+def test_fields_that_came_and_went_since_it_was_written_do_not_stop_the_reading():
+    assert CODEC.decode('{"sku":"a","price":"1","gone":true}', Line, path="line") == Line("a", Decimal(1), 1)
+
+
+def test_a_value_written_before_its_annotation_became_a_union_can_be_read():
+    assert CODEC.decode('{"sku":"a","price":"1"}', Line | Point, path="line") == Line("a", Decimal(1))
+
+
+def test_the_order_of_a_unions_members_does_not_change_the_bytes():
+    one = CODEC.encode([], list[int] | list[str], path="value")
+    assert CODEC.encode([], list[str] | list[int], path="value") == one
+
+
+def test_a_size_over_the_limit_is_refused_with_size_and_limit():
+    """BUGLOG P6."""
+    small = JsonCodec(max_bytes=10)
+    assert small.encode("12345678", str, path="text") == '"12345678"'
+    with pytest.raises(PayloadTooLarge) as caught:
+        small.encode("éééé1", str, path="text")
+    assert (caught.value.size, caught.value.limit, caught.value.path) == (11, 10, "text")
+
+
+class Backwards(JsonCodec):
+    def wrap(self, text):
+        return text[::-1]
+
+    def unwrap(self, text):
+        return text[::-1]
+
+
+class Broken(JsonCodec):
+    def wrap(self, text):
+        raise OSError("no key")
+
+    def unwrap(self, text):
+        raise OSError("no key")
+
+
+def test_hooks_wrap_and_unwrap_the_text():
+    assert Backwards().encode("ab", str, path="value") == '"ba"'
+    assert Backwards().decode('"ba"', str, path="value") == "ab"
+
+
+def test_a_hook_that_fails_is_a_payload_error_with_its_cause():
+    """BUGLOG P3."""
+    with pytest.raises(PayloadError, match="wrap failed with OSError: no key"):
+        Broken().encode(1, int, path="value")
+    with pytest.raises(PayloadError, match="unwrap failed with OSError: no key"):
+        Broken().decode("1", int, path="value")
+
+
+def test_sets_have_the_same_bytes_under_another_hash_seed():
+    code = (
+        "from durable.kernel.codec import JsonCodec\n"
+        "print(JsonCodec().encode({'a', 'b', 'c', 'd', 'e'}, set[str], path='value'))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert outputs == {'["a","b","c","d","e"]\n'}
+
+
+def test_a_digest_is_sixteen_hexadecimal_digits_that_stand_for_the_text():
+    assert digest("a") == digest("a") != digest("b")
+    assert len(digest("a")) == 16
+    int(digest("a"), 16)
