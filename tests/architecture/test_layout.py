@@ -133,7 +133,18 @@ def _is_broad(node: ast.ExceptHandler) -> bool:
 
 def test_the_kernel_opens_no_file_and_reads_no_clock() -> None:
     """The import contract bans the modules; these are built in, or hide in modules that the kernel may use."""
-    banned = {"open", "input", "print", "utcnow", "today", "perf_counter", "monotonic", "thread_time", "urandom", "uuid4"}
+    banned = {
+        "open",
+        "input",
+        "print",
+        "utcnow",
+        "today",
+        "perf_counter",
+        "monotonic",
+        "thread_time",
+        "urandom",
+        "uuid4",
+    }
     found = []
     for source in sources("durable/kernel"):
         if source.path.name == "purity.py":

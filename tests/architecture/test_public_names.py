@@ -63,7 +63,13 @@ def test_every_error_is_listed_in_the_drawn_tree() -> None:
 def test_authoring_names_can_be_imported_before_any_settings_exist(statement: str) -> None:
     """A module of workflows is importable in a plain interpreter: no settings, no apps, no database."""
     answer = subprocess.run(
-        [sys.executable, "-W", "error", "-c", f"{statement}\nimport django.conf\nassert not django.conf.settings.configured"],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-c",
+            f"{statement}\nimport django.conf\nassert not django.conf.settings.configured",
+        ],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin"},
         capture_output=True,

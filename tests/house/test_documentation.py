@@ -1,0 +1,158 @@
+"""What exists is documented, and what is documented exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from durable import errors
+from durable.kernel.events import EventType
+from tests.architecture.source import ROOT, sources
+
+DOCS = ROOT / "docs"
+
+
+def page(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+def ticked(text: str) -> set[str]:
+    """Everything that stands in backticks, lists taken apart."""
+    return {word for span in re.findall(r"`([^`\n]+)`", text) for word in [span, *re.split(r"[ ,:=]+", span)]}
+
+
+def rows(text: str) -> set[str]:
+    """What stands in backticks in the first cells of tables."""
+    return {word for line in text.splitlines() if line.startswith("|") for word in ticked(line.split("|")[1])}
+
+
+def settings_of_the_app() -> set[str]:
+    from durable import conf
+
+    return set(conf.KEYS)
+
+
+def check_ids() -> set[str]:
+    text = "\n".join(source.text for source in sources("durable"))
+    return set(re.findall(r"durable\.[EW]\d{3}", text))
+
+
+def permissions() -> set[str]:
+    from django.apps import apps
+
+    return {
+        f"durable.{codename}"
+        for model in apps.get_app_config("durable").get_models()
+        for codename, _ in model._meta.permissions
+    }
+
+
+def commands() -> set[str]:
+    return {
+        path.stem
+        for folder in ("durable/management/commands", "project/shop/management/commands")
+        for path in (ROOT / folder).glob("*.py")
+        if path.stem != "__init__"
+    }
+
+
+def refusals() -> set[str]:
+    return {
+        value.code
+        for value in vars(errors).values()
+        if isinstance(value, type) and issubclass(value, errors.RedriveRefused) and value is not errors.RedriveRefused
+    }
+
+
+def test_every_setting_is_documented_and_no_other() -> None:
+    assert rows(page("settings.md")) - {"key"} == settings_of_the_app()
+
+
+def test_every_check_is_documented_and_no_other() -> None:
+    assert check_ids() == set(re.findall(r"durable\.[EW]\d{3}", page("checks.md")))
+
+
+def test_every_refusal_is_documented() -> None:
+    assert refusals() - ticked(page("errors.md")) == set()
+
+
+def test_every_error_is_documented() -> None:
+    names = {
+        name
+        for name, value in vars(errors).items()
+        if isinstance(value, type) and issubclass(value, errors.DurableError) and value is not errors.DurableError
+    }
+    assert names - ticked(page("errors.md")) == set()
+
+
+def test_every_event_is_documented_and_no_other() -> None:
+    assert rows(page("events.md")) == {event.value for event in EventType}
+
+
+def test_every_command_is_documented() -> None:
+    assert {f"manage.py {command}" for command in commands()} - {
+        " ".join(span.split()[:2]) for span in re.findall(r"`(manage\.py [^`]+)`", page("commands.md"))
+    } == set()
+
+
+def test_every_permission_is_documented() -> None:
+    assert permissions() - ticked(page("admin.md")) == set()
+
+
+def test_every_option_and_verb_of_the_commands_is_documented() -> None:
+    from django.core.management import load_command_class
+
+    from tests.house.command_line import options_of, verbs_of
+
+    documented = ticked(page("commands.md"))
+    worker = load_command_class("durable", "runworker").create_parser("manage.py", "runworker")
+    durable = load_command_class("durable", "durable").create_parser("manage.py", "durable")
+    assert options_of(worker) - documented == set()
+    assert verbs_of(durable) - documented == set()
+
+
+def test_every_exit_code_is_documented() -> None:
+    """Exit codes are named constants; see DESIGN 11."""
+    documented = {int(code) for code in re.findall(r"^\| (\d) \|", page("commands.md"), re.MULTILINE)}
+    used = set()
+    for source in sources("durable/management", "durable/worker"):
+        for node in ast.walk(source.tree):
+            if (
+                isinstance(node, ast.Assign | ast.AnnAssign)
+                and isinstance(node.value, ast.Constant)
+                and type(node.value.value) is int
+            ):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if any("EXIT" in getattr(target, "id", "").upper() for target in targets):
+                    used.add(node.value.value)
+    assert used <= documented
+
+
+@pytest.mark.parametrize("document", ["README.md", *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md"))])
+def test_links_lead_somewhere(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
+        if "://" not in target:
+            assert ((ROOT / document).parent / target).exists(), f"{document} links to {target}"
+
+
+@pytest.mark.parametrize("name", ["retry", "sweep", "job"])
+def test_the_glossary_says_which_words_are_not_used(name: str) -> None:
+    assert name in page("glossary.md")
+
+
+def test_the_readme_and_the_build_run_the_same_suite() -> None:
+    """`.ci/run` runs exactly the README's second command; the first one runs the demo."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    commands = [line for line in readme.splitlines() if line.startswith("python3 -m venv .venv && ")]
+    demo, suite = commands
+    assert demo.endswith(".venv/bin/python manage.py demo")
+    assert suite in [line.strip() for line in Path(ROOT / ".ci/run").read_text().splitlines()]
+
+
+def test_every_pinned_requirement_is_exact() -> None:
+    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+(; python_version .*)?", line)] == []
