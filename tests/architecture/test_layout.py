@@ -84,14 +84,14 @@ def test_transactions_are_opened_in_flow_and_nowhere_else() -> None:
 
 def test_no_write_hits_a_sliced_composite_key() -> None:
     """DESIGN 3: on SQLite `filter(pk__in=query[:n]).delete()` ignores the slice and hits every row."""
-    found = []
-    for source in sources("durable"):
-        for call, name in calls(source.tree):
-            if name not in {"delete", "update"}:
-                continue
-            for inner in ast.walk(call.func):
-                if isinstance(inner, ast.keyword) and inner.arg == "pk__in" and _holds_a_slice(inner.value):
-                    found.append(f"{source.place}:{call.lineno}")
+    found = [
+        f"{source.place}:{call.lineno}"
+        for source in sources("durable")
+        for call, name in calls(source.tree)
+        if name in {"delete", "update"}
+        for inner in ast.walk(call.func)
+        if isinstance(inner, ast.keyword) and inner.arg == "pk__in" and _holds_a_slice(inner.value)
+    ]
     assert not found, f"Materialise the ids first: {found}"
 
 

@@ -1,0 +1,112 @@
+"""The README's quick start, done word for word in a foreign project, on the database under test."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from tests.architecture.source import ROOT
+
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED = re.compile(r"# (\S+\.py)\n(.*)", re.DOTALL)
+
+
+def blocks() -> list[tuple[str, str]]:
+    """The fenced blocks below "Use it in your project", as (language, text)."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    quick_start = text.split("## Use it in your project")[1].split("\n## ")[0]
+    return BLOCK.findall(quick_start)
+
+
+class ForeignProject:
+    """A project that `django-admin` made, which knows of `durable` only what the README says."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self.folder = folder
+        self.database = database
+        self.environment = {
+            key: value for key, value in os.environ.items() if not key.startswith(("DJANGO_", "PYTEST"))
+        }
+        self.environment |= {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def make(self) -> None:
+        """Make the project, with the database under test and an app called `shop`."""
+        self.run("-m", "django", "startproject", "mysite", ".")
+        self.run("manage.py", "startapp", "shop")
+        if connection.vendor == "postgresql":
+            self.append(
+                "mysite/settings.py",
+                f"DATABASES = {{'default': {{'ENGINE': 'django.db.backends.postgresql', 'NAME': {self.database!r}, "
+                f"'USER': 'postgres', 'HOST': {connection.settings_dict['HOST']!r}}}}}\n",
+            )
+
+    def append(self, name: str, text: str) -> None:
+        """Settings are added to; every other file of the README is new."""
+        with (self.folder / name).open("a", encoding="utf-8") as file:
+            file.write(f"\n{text}")
+
+    def run(self, *arguments: str, stdin: str = "") -> str:
+        """Run this interpreter in the project's folder; answers its output."""
+        answer = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=110,
+        )
+        assert answer.returncode == 0, f"{arguments}: {answer.stdout}\n{answer.stderr}"
+        return answer.stdout
+
+
+@pytest.fixture
+def foreign_project(tmp_path: Path, transactional_db: None) -> ForeignProject:
+    """The project, and on PostgreSQL a database of its own beside the suite's."""
+    name = f"foreign_{os.getpid()}"
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE IF EXISTS {name}")
+            cursor.execute(f"CREATE DATABASE {name}")
+    project = ForeignProject(tmp_path, name)
+    project.make()
+    return project
+
+
+def test_the_quick_start_works_word_for_word(foreign_project: ForeignProject) -> None:
+    """J1, and the newcomer's path: install, settings, write, migrate, start, run, ask."""
+    output = ""
+    for language, text in blocks():
+        if language == "python":
+            named = NAMED.fullmatch(text)
+            assert named, f"A block of the quick start does not say which file it is: {text[:80]}"
+            foreign_project.append(named[1], named[2])
+        else:
+            for line in text.splitlines():
+                output += follow(foreign_project, line)
+    assert "running" in output
+    assert "charging 9.90" in output
+    answer = foreign_project.run("manage.py", "shell", stdin=(foreign_project.folder / "ask.py").read_text())
+    assert answer.strip().endswith("R-42 approved by Ada")
+
+
+def follow(project: ForeignProject, line: str) -> str:
+    """Do what a line of the README's shell blocks says. Installing is what this environment already did."""
+    if line.startswith("pip install"):
+        return ""
+    command, _, source = line.removeprefix("python ").partition(" < ")
+    return project.run(*command.split(), stdin=(project.folder / source).read_text() if source else "")
+
+
+def test_the_checks_find_nothing_wrong_in_the_quick_start(foreign_project: ForeignProject) -> None:
+    for language, text in blocks():
+        if language == "python" and (named := NAMED.fullmatch(text)):
+            foreign_project.append(named[1], named[2])
+    said = foreign_project.run("manage.py", "check", "--fail-level", "WARNING", "--database", "default")
+    assert "no issues" in said
