@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from django.contrib import admin
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
@@ -9,8 +11,18 @@ from django.utils.html import format_html
 
 from project.shop.models import Order, OrderLine, Payment, Product
 
+if TYPE_CHECKING:
+    # Django's own classes can not be subscribed at run time.
+    Lines = admin.TabularInline[OrderLine, Order]
+    OrderPages = admin.ModelAdmin[Order]
+    ProductPages = admin.ModelAdmin[Product]
+    PaymentPages = admin.ModelAdmin[Payment]
+else:
+    Lines = admin.TabularInline
+    OrderPages = ProductPages = PaymentPages = admin.ModelAdmin
 
-class OrderLines(admin.TabularInline):
+
+class OrderLines(Lines):
     """The lines of an order."""
 
     model = OrderLine
@@ -25,7 +37,7 @@ class OrderLines(admin.TabularInline):
 
 
 @admin.register(Order)
-class OrderAdmin(admin.ModelAdmin):
+class OrderAdmin(OrderPages):
     """Orders, each with a link to its workflow. They are written by activities, so staff only look."""
 
     list_display = ["__str__", "status", "note", "placed_at", "workflow"]
@@ -54,14 +66,14 @@ class OrderAdmin(admin.ModelAdmin):
 
 
 @admin.register(Product)
-class ProductAdmin(admin.ModelAdmin):
+class ProductAdmin(ProductPages):
     """Products and their stock."""
 
     list_display = ["name", "price", "stock"]
 
 
 @admin.register(Payment)
-class PaymentAdmin(admin.ModelAdmin):
+class PaymentAdmin(PaymentPages):
     """What the bank did."""
 
     list_display = ["order", "amount", "refunded"]

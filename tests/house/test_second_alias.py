@@ -1,4 +1,4 @@
-"""The engine's tables on an alias of their own: a small suite in a run of its own, since settings can not be swapped."""
+"""The engine on an alias of its own: a small suite in a run of its own, since settings can not be swapped."""
 
 from __future__ import annotations
 
