@@ -1,1 +1,106 @@
-"""Durable execution for Django."""
+"""Durable execution for Django.
+
+What is needed to write workflows, and to start them. Safe to import before apps are loaded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from durable.errors import (
+    ActivityError,
+    AlreadyRegistered,
+    ArgumentsMismatch,
+    ConfigurationError,
+    DurableError,
+    InsideTransaction,
+    InsideWorkflow,
+    KeyInvalid,
+    KeyTaken,
+    NonDeterminism,
+    NotRegistered,
+    OptionInvalid,
+    OutsideActivity,
+    OutsideWorkflow,
+    PayloadError,
+    PayloadTooLarge,
+    ResultError,
+    UsageError,
+    WorkflowBlocked,
+    WorkflowCancelled,
+    WorkflowClosed,
+    WorkflowFailed,
+    WorkflowNotBlocked,
+    WorkflowNotFound,
+    WorkflowTimedOut,
+)
+from durable.kernel.activity_context import activity_info
+from durable.kernel.context import logger, now, random, sleep, uuid4, wait_for_signal
+from durable.kernel.definitions import activity, workflow
+from durable.kernel.retry import Retry
+from durable.outcomes import CancelAnswer, CancelOutcome, WorkflowStatus
+
+if TYPE_CHECKING:
+    from durable.client.find import get_workflow
+    from durable.client.handle import Handle
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "ActivityError",
+    "AlreadyRegistered",
+    "ArgumentsMismatch",
+    "CancelAnswer",
+    "CancelOutcome",
+    "ConfigurationError",
+    "DurableError",
+    "Handle",
+    "InsideTransaction",
+    "InsideWorkflow",
+    "KeyInvalid",
+    "KeyTaken",
+    "NonDeterminism",
+    "NotRegistered",
+    "OptionInvalid",
+    "OutsideActivity",
+    "OutsideWorkflow",
+    "PayloadError",
+    "PayloadTooLarge",
+    "ResultError",
+    "Retry",
+    "UsageError",
+    "WorkflowBlocked",
+    "WorkflowCancelled",
+    "WorkflowClosed",
+    "WorkflowFailed",
+    "WorkflowNotBlocked",
+    "WorkflowNotFound",
+    "WorkflowStatus",
+    "WorkflowTimedOut",
+    "__version__",
+    "activity",
+    "activity_info",
+    "get_workflow",
+    "logger",
+    "now",
+    "random",
+    "sleep",
+    "uuid4",
+    "wait_for_signal",
+    "workflow",
+]
+
+_CLIENT = {"get_workflow": "durable.client.find", "Handle": "durable.client.handle"}
+
+
+def __getattr__(name: str) -> Any:
+    # The client needs Django's models, and `import durable` has to work before they are loaded.
+    if name in _CLIENT:
+        from importlib import import_module
+
+        return getattr(import_module(_CLIENT[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_CLIENT))

@@ -1,11 +1,30 @@
 """App configuration."""
 
-from django.apps import AppConfig
+from __future__ import annotations
+
+from django.apps import AppConfig, apps
+from django.utils.module_loading import autodiscover_modules
+
+from durable.kernel.registry import label_of_module, registry
 
 
 class DurableConfig(AppConfig):
-    """The `durable` app."""
+    """The `durable` app: when Django is ready, finds the `workflows` and `activities` modules of installed apps."""
 
     name = "durable"
     verbose_name = "Durable execution"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        """Tell the registry Django's labels, register the checks, and import workflows and activities."""
+        from durable import checks
+
+        registry.label_for = label_for
+        checks.register()
+        autodiscover_modules("workflows", "activities")
+
+
+def label_for(module: str) -> str:
+    """The label of the app that a module belongs to; for one outside all apps, a package of its name."""
+    app = apps.get_containing_app_config(module)
+    return label_of_module(module) if app is None else app.label

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -187,40 +187,16 @@ def encode_call(callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     return EncodedCall(payload, digest(plain))
 
 
-def encode_arguments(
-    callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec | None = None
-) -> str:
-    """The payload alone. Without a codec: the process's own."""
-    return encode_call(callee, args, kwargs, codec=codec or current()).payload
+def encode_arguments(callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec) -> str:
+    """The payload alone. Raises as `encode_call` does."""
+    return encode_call(callee, args, kwargs, codec=codec).payload
 
 
-def decode_arguments(
-    callee: Callee, text: str, *, codec: Codec | None = None
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def decode_arguments(callee: Callee, text: str, *, codec: Codec) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments from a payload. Raises `PayloadError` when today's handler can not be called with them."""
-    return callee.plan.decode((codec or current()).unseal(text, path=callee.name))
+    return callee.plan.decode(codec.unseal(text, path=callee.name))
 
 
 def digest(text: str) -> str:
     """16 hexadecimal digits that stand for a text."""
     return hashlib.blake2b(text.encode("utf-8"), digest_size=8).hexdigest()
-
-
-# --- the process's codec -------------------------------------------------------------------------------------------
-
-_provider: Callable[[], Codec]
-_default = JsonCodec()
-
-
-def use(provider: Callable[[], Codec]) -> None:
-    """Let `current` ask `provider`: the application does so with its settings when it starts."""
-    global _provider
-    _provider = provider
-
-
-def current() -> Codec:
-    """The codec of this process."""
-    return _provider()
-
-
-use(lambda: _default)

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from durable.errors import InsideWorkflow, KeyTaken, OutsideWorkflow
-from durable.kernel import declarations
+from durable.kernel import context, declarations
 from durable.kernel.arguments import ArgumentPlan
-from durable.kernel.codec import current, encode_call
+from durable.kernel.codec import encode_call
 from durable.kernel.hints import resolved
 from durable.kernel.options import ActivityOptions, OnConflict, OnDeadLetter, OnExhausted, StartOptions
 from durable.kernel.registry import registry
@@ -95,7 +95,7 @@ class ActivityDefinition(Definition, Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function here and now, without retries or record. Raises `InsideWorkflow` in workflow code."""
-        if _context().in_turn():
+        if context.in_turn():
             shown = self.fn.__name__
             raise InsideWorkflow(f"The plain call {shown}(...)", f"Use `await {shown}.execute(...)`.")
         return cast(R, self.fn(*args, **kwargs))
@@ -286,19 +286,14 @@ _NO_OPTIONS = ActivityOptions()
 
 
 def _schedule(definition: ActivityDefinition[Any, Any], args: Any, kwargs: Any, options: ActivityOptions) -> Any:
-    context = _context()
     if not context.in_turn():
         shown = definition.fn.__name__
         raise OutsideWorkflow(
             f"{shown}.execute(...)", f"Elsewhere, {shown}.enqueue(...) queues it and {shown}(...) calls it."
         )
     data = {} if options is _NO_OPTIONS else declarations.row_options(options)
-    call = encode_call(definition, args, kwargs, codec=current())
+    call = encode_call(definition, args, kwargs, codec=context.current().codec)
     return context.schedule(definition, payload=call.payload, digest=call.digest, options=data)
-
-
-def _context() -> Any:
-    return importlib.import_module("durable.kernel.context")
 
 
 def _client() -> Any:

@@ -1,0 +1,278 @@
+"""The settings of the app: `DURABLE = {...}`, every key optional.
+
+`settings` is read lazily, is frozen, and follows Django's `setting_changed`. `problems()` says what is wrong with the
+project's dict; the system checks word it, and reading `settings` raises it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cached_property
+from typing import Any, Literal, cast
+
+from django.apps import apps
+from django.conf import settings as django_settings
+from django.core.signals import setting_changed
+from django.db import connections, router
+from django.utils.module_loading import import_string
+
+from durable.errors import ConfigurationError, KeyInvalid
+from durable.kernel.codec import JsonCodec
+from durable.kernel.limits import (
+    DEFAULT_KEY_LENGTH,
+    DEFAULT_PAYLOAD_BYTES,
+    MAX_COUNT,
+    MAX_KEY_LENGTH_CEILING,
+    MAX_QUEUE_LENGTH,
+)
+from durable.kernel.options import check_text
+from durable.kernel.retry import Retry
+
+Backoff = tuple[timedelta, float, timedelta]
+JSON_CODEC = "durable.kernel.codec.JsonCodec"
+POLL_FOR = timedelta(milliseconds=250)
+POLL_FOR_ON_SQLITE = timedelta(milliseconds=20)
+"""`PRAGMA data_version` makes a look at an unchanged SQLite file nearly free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault of the project's `DURABLE` dict. `unknown` is the key when there is no such setting, else empty."""
+
+    text: str
+    cure: str
+    unknown: str = ""
+
+
+class _Refused(Exception):
+    """The value of a key is none that it can have."""
+
+
+def _span(value: Any) -> None:
+    if not isinstance(value, timedelta) or value <= timedelta():
+        raise _Refused("a datetime.timedelta above zero")
+
+
+def _patience(value: Any) -> None:
+    if not isinstance(value, timedelta) or value < timedelta():
+        raise _Refused("a datetime.timedelta of zero or more")
+
+
+def _optional_span(value: Any) -> None:
+    if value is not None:
+        _span(value)
+
+
+def _count(most: int) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise _Refused(f"a whole number from 1 to {most:,}")
+
+    return check
+
+
+def _rate(value: Any) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+    if value is not None and not number:
+        raise _Refused("a number above zero, or None for no limit")
+
+
+def _backoff(value: Any) -> None:
+    wanted = "a tuple (first: timedelta, factor: float of 1.0 or more, cap: timedelta)"
+    if not isinstance(value, tuple) or len(value) != 3:
+        raise _Refused(wanted)
+    first, factor, cap = value
+    spans = all(isinstance(span, timedelta) and span >= timedelta() for span in (first, cap))
+    number = isinstance(factor, int | float) and not isinstance(factor, bool) and 1.0 <= factor < float("inf")
+    if not spans or not number:
+        raise _Refused(wanted)
+
+
+def _retry(value: Any) -> None:
+    if not isinstance(value, Retry):
+        raise _Refused("a durable.Retry")
+
+
+def _policy(value: Any) -> None:
+    if value not in ("hold", "deliver"):
+        raise _Refused("'hold' or 'deliver'")
+
+
+def _flag(value: Any) -> None:
+    if not isinstance(value, bool):
+        raise _Refused("True or False")
+
+
+def _alias(value: Any) -> None:
+    if value is not None and (not isinstance(value, str) or value not in django_settings.DATABASES):
+        raise _Refused(f"an alias of DATABASES ({', '.join(map(repr, django_settings.DATABASES))})")
+
+
+def _queues(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise _Refused("a dict from names of queues to dicts of options")
+    for name, options in value.items():
+        try:
+            check_text("queue", name, MAX_QUEUE_LENGTH)
+        except KeyInvalid as error:
+            raise _Refused(f"a dict from names of queues to dicts of options; {error}") from None
+        if not isinstance(options, dict) or any(item != ("transport", "database") for item in options.items()):
+            raise _Refused(f"a dict from names of queues to {{'transport': 'database'}}; {name!r} has {options!r}")
+
+
+def _dotted(value: Any) -> None:
+    if not isinstance(value, str):
+        raise _Refused("the dotted path of a subclass of durable.kernel.codec.JsonCodec")
+    try:
+        found = import_string(value)
+    except ImportError as error:
+        raise _Refused(f"the dotted path of a class that can be imported ({error})") from None
+    if not isinstance(found, type) or not issubclass(found, JsonCodec):
+        raise _Refused("the dotted path of a subclass of durable.kernel.codec.JsonCodec")
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {
+    "DATABASE": _alias,
+    "LEASE_FOR": _span,
+    "GRACE_FOR": _patience,
+    "POLL_FOR": _span,
+    "DELIVERY_ATTEMPTS": _count(MAX_COUNT),
+    "DELIVERY_BACKOFF": _backoff,
+    "DEFAULT_RETRY": _retry,
+    "REARM_PER_SECOND": _rate,
+    "REDRIVE_PER_SECOND": _rate,
+    "RECONCILE_EVERY": _span,
+    "UNKNOWN_HANDLER_FOR": _patience,
+    "ON_DEAD_LETTER": _policy,
+    "CONCURRENCY": _count(10_000),
+    "CACHED_WORKFLOWS": _count(MAX_COUNT),
+    "MAX_PAYLOAD_BYTES": _count(MAX_COUNT),
+    "MAX_HISTORY_EVENTS": _count(MAX_COUNT),
+    "MAX_KEY_LENGTH": _count(MAX_KEY_LENGTH_CEILING),
+    "TURN_CPU_FOR": _span,
+    "TURN_POISON_LIMIT": _count(32_767),
+    "QUEUES": _queues,
+    "NOTIFY": _flag,
+    "REDACT_PAYLOADS": _flag,
+    "CODEC": _dotted,
+}
+"""Every key that `DURABLE` may have, with what refuses a wrong value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What `DURABLE` says, with defaults. Each name is the lower-case one of a key."""
+
+    database: str | None = None
+    lease_for: timedelta = timedelta(seconds=60)
+    grace_for: timedelta = timedelta(seconds=30)
+    chosen_poll_for: timedelta | None = None
+    delivery_attempts: int = 8
+    delivery_backoff: Backoff = (timedelta(seconds=1), 4.0, timedelta(minutes=15))
+    default_retry: Retry = field(default_factory=Retry)
+    rearm_per_second: float | None = 200.0
+    redrive_per_second: float | None = 50.0
+    chosen_reconcile_every: timedelta | None = None
+    unknown_handler_for: timedelta = timedelta(minutes=5)
+    on_dead_letter: Literal["hold", "deliver"] = "hold"
+    concurrency: int = 16
+    cached_workflows: int = 2_000
+    max_payload_bytes: int = DEFAULT_PAYLOAD_BYTES
+    max_history_events: int = 50_000
+    max_key_length: int = DEFAULT_KEY_LENGTH
+    turn_cpu_for: timedelta = timedelta(seconds=2)
+    turn_poison_limit: int = 3
+    queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    notify: bool = False
+    redact_payloads: bool = False
+    chosen_codec: str = JSON_CODEC
+
+    @cached_property
+    def database_alias(self) -> str:
+        """The alias that holds the rows: `DATABASE`, else where the router writes workflows."""
+        return self.database or router.db_for_write(apps.get_model("durable", "Workflow"))
+
+    @cached_property
+    def poll_for(self) -> timedelta:
+        """`POLL_FOR`, else what suits the database."""
+        if self.chosen_poll_for is not None:
+            return self.chosen_poll_for
+        return POLL_FOR_ON_SQLITE if connections[self.database_alias].vendor == "sqlite" else POLL_FOR
+
+    @property
+    def reconcile_every(self) -> timedelta:
+        """`RECONCILE_EVERY`, else a quarter of the lease."""
+        return self.chosen_reconcile_every or self.lease_for / 4
+
+    def codec(self) -> JsonCodec:
+        """The codec of `CODEC`, with `MAX_PAYLOAD_BYTES`; the same object each time."""
+        return self._codec
+
+    @cached_property
+    def _codec(self) -> JsonCodec:
+        kind: type[JsonCodec] = import_string(self.chosen_codec)
+        return kind(max_bytes=self.max_payload_bytes)
+
+
+_CHOSEN = {"POLL_FOR": "chosen_poll_for", "RECONCILE_EVERY": "chosen_reconcile_every", "CODEC": "chosen_codec"}
+"""Keys whose default depends on more than themselves, or that name something to be made."""
+
+
+def problems() -> list[Problem]:
+    """What is wrong with the project's `DURABLE`. An empty list: nothing."""
+    given = getattr(django_settings, "DURABLE", {})
+    if not isinstance(given, dict):
+        return [Problem(f"DURABLE is {given!r}, not a dict.", "Write DURABLE = {...} in the project's settings.")]
+    found: list[Problem] = []
+    for key, value in given.items():
+        check = CHECKS.get(key)
+        if check is None:
+            close = difflib.get_close_matches(str(key).upper(), CHECKS, n=1)
+            cure = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(CHECKS)}."
+            found.append(Problem(f"DURABLE[{key!r}] is no setting.", cure, unknown=str(key)))
+            continue
+        try:
+            check(value)
+        except _Refused as refused:
+            found.append(Problem(f"DURABLE[{key!r}] is {value!r}.", f"It has to be {refused}."))
+    return found
+
+
+class _Current:
+    """Stands for the settings in force. Any attribute is read from them, none can be set."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_read", None)
+
+    def __getattr__(self, name: str) -> Any:
+        read = object.__getattribute__(self, "_read")
+        return getattr(read if read is not None else self._load(), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise ConfigurationError(
+            f"durable's settings are frozen: {name} is changed in DURABLE (in tests with override_settings)."
+        )
+
+    def _load(self) -> Settings:
+        wrong = problems()
+        if wrong:
+            raise ConfigurationError(" ".join(f"{problem.text} {problem.cure}" for problem in wrong))
+        given: dict[str, Any] = getattr(django_settings, "DURABLE", {})
+        read = Settings(**{_CHOSEN.get(key, key.lower()): value for key, value in given.items()})
+        object.__setattr__(self, "_read", read)
+        return read
+
+    def forget(self, *, setting: str, **_extra: Any) -> None:
+        """Django's `setting_changed`: read anew at the next use."""
+        if setting in ("DURABLE", "DATABASES", "DATABASE_ROUTERS"):
+            object.__setattr__(self, "_read", None)
+
+
+_current = _Current()
+settings = cast(Settings, _current)
+"""The settings in force. Reading raises `ConfigurationError` while `DURABLE` has problems."""
+
+setting_changed.connect(_current.forget, dispatch_uid="durable.conf")
