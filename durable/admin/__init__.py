@@ -1,0 +1,34 @@
+"""The admin's rooms: what staff see. Read-only for everybody, superusers included.
+
+Django's autodiscover imports this module, which fills the default admin site. A project with an admin site of its own
+calls `durable.admin.register(site)`.
+"""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from durable.admin.messages import MessageAdmin
+from durable.admin.outbox import OutboxRowAdmin
+from durable.admin.work_items import WorkItemAdmin
+from durable.admin.workers import WorkerAdmin
+from durable.admin.workflows import WorkflowAdmin
+from durable.models import Message, OutboxRow, Worker, Workflow, WorkItem
+
+ROOMS = {
+    Workflow: WorkflowAdmin,
+    OutboxRow: OutboxRowAdmin,
+    WorkItem: WorkItemAdmin,
+    Message: MessageAdmin,
+    Worker: WorkerAdmin,
+}
+
+
+def register(site: admin.AdminSite) -> None:
+    """Put all rooms into an admin site. Rooms that the site already has stay as they are."""
+    for model, room in ROOMS.items():
+        if not site.is_registered(model):
+            site.register(model, room)
+
+
+register(admin.site)

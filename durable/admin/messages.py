@@ -1,0 +1,116 @@
+"""The room of the messages: what waits for a workflow's next turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from durable import clock
+from durable.admin import payloads, wording
+from durable.admin.parts import Fact, Facts, Text
+from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
+from durable.conf import settings
+from durable.kernel.events import MessageKind
+from durable.models import Message
+
+
+def message_state(message: Any, now: Any) -> object:
+    """Parked, due, or waiting for its time."""
+    if message.parked:
+        return wording.badge(_("Parked"), "wait")
+    if message.visible_at > now:
+        return wording.badge(_("Later"), "off")
+    return wording.badge(_("Due"), "live")
+
+
+class KindFilter(ChoiceFilter):
+    """Messages of one kind."""
+
+    title = gettext_lazy("kind")
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(kind.value, wording.message_kind(kind)) for kind in MessageKind]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(kind=self.value()) if self.value() else queryset
+
+
+class ParkedFilter(ChoiceFilter):
+    """Messages that a paused or blocked workflow does not take."""
+
+    title = gettext_lazy("state")
+    parameter_name = "parked"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", _("Parked"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(parked=True) if self.value() else queryset
+
+
+class MessageAdmin(Room):
+    """Messages that no turn has taken yet. A turn that takes one removes it and records an event."""
+
+    heavy = ("payload",)
+    list_display = ("kind_shown", "state", "ordinal_shown", "due", "arrived", "workflow_shown")
+    list_filter = (KindFilter, ParkedFilter, WorkflowFilter)
+    empty_text = gettext_lazy("Nothing waits for a workflow: every message was taken.")
+
+    @admin.display(description=gettext_lazy("kind"))
+    def kind_shown(self, message: Any) -> str:
+        return wording.message_kind(message.kind)
+
+    @admin.display(description=gettext_lazy("state"))
+    def state(self, message: Any) -> object:
+        return message_state(message, clock.host_now())
+
+    @admin.display(description=gettext_lazy("activity"))
+    def ordinal_shown(self, message: Any) -> object:
+        return wording.plain(message.ordinal)
+
+    @admin.display(description=gettext_lazy("due"))
+    def due(self, message: Any) -> object:
+        return wording.moment_in_list(message.visible_at)
+
+    @admin.display(description=gettext_lazy("arrived"))
+    def arrived(self, message: Any) -> object:
+        return wording.moment_in_list(message.created_at)
+
+    @admin.display(description=gettext_lazy("workflow"))
+    def workflow_shown(self, message: Any) -> object:
+        return self.short_workflow_link(message.workflow_id)
+
+    def page(self, request: HttpRequest, row: Any) -> Page:
+        """Its facts and its payload."""
+        now = clock.host_now()
+        seen = payloads.visibility(request)
+        text = None
+        if seen is payloads.Visibility.SHOWN:
+            rows = Message.objects.using(settings.database_alias).filter(pk=row.pk)
+            text = rows.values_list("payload", flat=True).first()
+        return Page(
+            title=_("%(kind)s, message %(id)s") % {"kind": wording.message_kind(row.kind), "id": row.pk},
+            subtitle=_("message"),
+            badges=[self.state(row)],
+            parts=[
+                Facts(
+                    _("Message"),
+                    [
+                        Fact(_("Workflow"), self.workflow_link(row.workflow_id)),
+                        Fact(_("Kind"), wording.message_kind(row.kind)),
+                        Fact(_("Activity"), wording.plain(row.ordinal)),
+                        Fact(_("Lease of history"), row.lease),
+                        Fact(_("Due"), wording.moment_and_distance(row.visible_at, now)),
+                        Fact(_("Arrived"), wording.moment_and_distance(row.created_at, now)),
+                        Fact(_("Sent only once under"), wording.plain(row.dedup)),
+                    ],
+                ),
+                Text(_("Payload"), payloads.payload(text, seen)),
+            ],
+        )

@@ -1,0 +1,102 @@
+"""Who may see payloads, and how they are shown: always escaped, always bounded, readable whatever they hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+
+from durable.admin.wording import NOTHING
+from durable.conf import settings
+
+SHOWN_CHARACTERS = 20_000
+"""More than this of one payload is not put on a page; a browser can show it, a person does not read it."""
+
+PAYLOAD_KEYS = frozenset({"input", "result", "payload"})
+"""Keys of events whose value went through the codec."""
+
+
+class Visibility(Enum):
+    """Whether this reader sees payloads, and if not, why."""
+
+    SHOWN = "shown"
+    NO_PERMISSION = "no_permission"
+    REDACTED = "redacted"
+
+    @property
+    def note(self) -> str:
+        """What stands in the place of a hidden payload."""
+        if self is Visibility.REDACTED:
+            return _("Hidden: this site shows no payloads.")
+        return _("Hidden: you need the permission to view payloads.")
+
+
+def visibility(request: HttpRequest) -> Visibility:
+    """What the setting and the reader's permission say."""
+    if settings.redact_payloads:
+        return Visibility.REDACTED
+    if request.user.has_perm("durable.view_payload"):
+        return Visibility.SHOWN
+    return Visibility.NO_PERMISSION
+
+
+def readable(text: str) -> str:
+    """A stored payload for reading: unwrapped by the codec, and indented where it is JSON. Else as it is stored."""
+    try:
+        opened = settings.codec().unwrap(text)
+    except Exception:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
+        opened = text
+    try:
+        return json.dumps(json.loads(opened), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return opened if isinstance(opened, str) else text
+
+
+def block(text: str) -> SafeString:
+    """Text as it is, in a box of its own; cut where nobody reads on."""
+    if len(text) <= SHOWN_CHARACTERS:
+        return format_html('<pre class="durable-text">{}</pre>', text)
+    note = _("Cut: these are the first %(shown)s of %(all)s characters.") % {
+        "shown": f"{SHOWN_CHARACTERS:,}",
+        "all": f"{len(text):,}",
+    }
+    return format_html(
+        '<pre class="durable-text">{}</pre><p class="durable-quiet">{}</p>', text[:SHOWN_CHARACTERS], note
+    )
+
+
+def payload(text: str | None, seen: Visibility) -> SafeString:
+    """A payload column as HTML. Callers that may not show it do not select it either, and pass `None`."""
+    if seen is not Visibility.SHOWN:
+        return format_html('<span class="durable-quiet">{}</span>', seen.note)
+    return NOTHING if text is None else block(readable(text))
+
+
+def opened(data: Any, seen: Visibility) -> Any:
+    """An event's data with each payload in it made readable, or replaced by the note, at any depth."""
+    if isinstance(data, Mapping):
+        return {
+            key: _opened_payload(value, seen) if key in PAYLOAD_KEYS else opened(value, seen)
+            for key, value in data.items()
+        }
+    if isinstance(data, list):
+        return [opened(value, seen) for value in data]
+    return data
+
+
+def _opened_payload(value: Any, seen: Visibility) -> Any:
+    if seen is not Visibility.SHOWN:
+        return seen.note
+    if not isinstance(value, str):
+        return value
+    text = readable(value)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

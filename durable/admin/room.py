@@ -1,0 +1,207 @@
+"""The base of every room: a list and a page per row, for looking only."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.utils import quote, unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from durable.admin import wording
+from durable.admin.keys import read_key
+from durable.admin.keyset import KeysetChangeList
+from durable.admin.parts import Part
+from durable.conf import settings
+from durable.models import Workflow
+
+if TYPE_CHECKING:
+    _Base = admin.ModelAdmin[Any]
+else:
+    _Base = admin.ModelAdmin
+
+ROWS_SHOWN = 50
+"""Rows of a table within a page; more are named by a link to their own list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a row's page shows: a heading with a quiet line below it, and the parts."""
+
+    title: str
+    subtitle: str
+    badges: Sequence[object]
+    parts: Sequence[Part]
+
+
+class Room(_Base):
+    """Rows that can be looked at. Nobody adds, changes or deletes here, superusers included: any other method is 403.
+
+    `heavy` names the columns that a list never selects: payloads, results, tracebacks, and stored JSON, which may not
+    even decode.
+    """
+
+    heavy: ClassVar[tuple[str, ...]] = ()
+    page_template = "durable/admin/row.html"
+    change_list_template = "admin/durable/change_list.html"
+    empty_text: ClassVar[Any] = ""
+
+    actions = None
+    ordering = ("-pk",)
+    sortable_by = ()
+    list_per_page = 100
+    show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER
+
+    class Media:
+        css = {"all": ["durable/admin.css"]}
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """The rows of the engine's database, without their heavy columns."""
+        return super().get_queryset(request).using(settings.database_alias).defer(*self.heavy)
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
+        """Only the filters that the list shows: others could read a hidden payload letter by letter, or scan it all."""
+        return lookup in {shown.parameter_name for shown in self.list_filter}  # type: ignore[union-attr]
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[KeysetChangeList]:
+        return KeysetChangeList
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """The list. The search and the filters are in the address; a POST asks for something that does not exist."""
+        _only_reading(request)
+        title = str(self.opts.verbose_name_plural).capitalize()
+        return super().changelist_view(
+            request, {"empty_text": self.empty_text, "title": title, **(extra_context or {})}
+        )
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """The page of one row. An id that is no id, or of no row, leads back with a message."""
+        _only_reading(request)
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        found = self.find(request, unquote(object_id))
+        if found is None:
+            return self.not_there(request, object_id)
+        page = self.page(request, found)
+        context = {"page": page, **self.more_context(request, found), **(extra_context or {})}
+        return self.answer(request, self.page_template, page.title, context)
+
+    def not_there(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Back to the index, with a message that there is no such row."""
+        return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined, no-any-return]
+
+    def answer(self, request: HttpRequest, template: str, title: str, context: dict[str, Any]) -> HttpResponse:
+        """A page of this room in the admin's frame."""
+        request.current_app = self.admin_site.name
+        frame = self.admin_site.each_context(request)
+        return TemplateResponse(
+            request,
+            template,
+            {
+                **frame,
+                "opts": self.opts,
+                "media": self.media,
+                "title": title,
+                "list_url": self.address(self.model, "changelist"),
+                **context,
+            },
+        )
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The row of a key as it stands in an address, or `None`, whatever was typed."""
+        key = read_key(self.model, object_id)
+        return None if key is None else self.get_queryset(request).filter(pk=key).first()
+
+    def find(self, request: HttpRequest, key: str) -> Any:
+        """The row as its page needs it, or `None`."""
+        return self.get_object(request, key)
+
+    def page(self, request: HttpRequest, row: Any) -> Page:
+        """The parts of a row's page."""
+        raise NotImplementedError
+
+    def more_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        """What a room's own template needs beside the parts."""
+        return {}
+
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
+        """The room's own search, by what has an index; the whole term is one term."""
+        term = search_term.strip()
+        return (self.search(queryset, term) if term else queryset), False
+
+    def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """The rows that a term finds. A room without a search box never gets here."""
+        return queryset
+
+    def link(self, model: type[Model], key: object, text: object) -> SafeString:
+        """A link to the page of a row, in this admin site. The row may be gone; its page then says so."""
+        return format_html('<a href="{}">{}</a>', self.address(model, "change", key), text)
+
+    def workflow_link(self, workflow_id: uuid.UUID) -> SafeString:
+        """A link to a workflow, with its id in full."""
+        return format_html('<span class="durable-id">{}</span>', self.link(Workflow, workflow_id, workflow_id))
+
+    def short_workflow_link(self, workflow_id: uuid.UUID) -> SafeString:
+        """A link to a workflow, short enough for a column."""
+        return self.link(Workflow, workflow_id, wording.short_id(workflow_id))
+
+    def address(self, model: type[Model], view: str, *keys: object) -> str:
+        """The address of a view of another room of this site."""
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}"
+        return reverse(name, args=[quote(str(key)) for key in keys], current_app=self.admin_site.name)
+
+
+def _only_reading(request: HttpRequest) -> None:
+    if request.method not in ("GET", "HEAD"):
+        raise PermissionDenied
+
+
+class ChoiceFilter(admin.SimpleListFilter):
+    """A filter by one of its own values; another value in the address leads back to the whole list."""
+
+    def value(self) -> str | None:
+        chosen = super().value()
+        if chosen is not None and chosen not in {key for key, _label in self.lookup_choices}:
+            raise IncorrectLookupParameters(f"{self.parameter_name} can not be {chosen!r}")
+        return chosen
+
+
+class WorkflowFilter(admin.SimpleListFilter):
+    """Rows of one workflow. Only links set it, so it is shown only when it is set."""
+
+    title = "workflow"
+    parameter_name = "workflow"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        chosen = request.GET.get(self.parameter_name)
+        return [(chosen, chosen)] if chosen else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        if not self.value():
+            return queryset
+        try:
+            return queryset.filter(workflow_id=uuid.UUID(self.value()))
+        except ValueError as error:
+            raise IncorrectLookupParameters(error) from error

@@ -1,0 +1,149 @@
+"""Events as sentences. Whatever an event's data holds, a sentence comes out; it is plain text, never markup."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from durable.admin.wording import shortened
+from durable.kernel.events import EventType
+
+_LONGEST = 400
+
+_TONES = {
+    EventType.WORKFLOW_COMPLETED: "good",
+    EventType.ACTIVITY_COMPLETED: "good",
+    EventType.WORKFLOW_FAILED: "bad",
+    EventType.WORKFLOW_TIMED_OUT: "bad",
+    EventType.WORKFLOW_BLOCKED: "bad",
+    EventType.ACTIVITY_FAILED: "bad",
+    EventType.WORKFLOW_CANCELLED: "off",
+    EventType.ACTIVITY_CANCELLED: "off",
+    EventType.CANCEL_REQUESTED: "off",
+    EventType.WORKFLOW_PAUSED: "wait",
+}
+
+
+def tone(event_type: str) -> str:
+    """The colour of an event: good, bad, off, wait, or live."""
+    return _TONES.get(event_type, "live")  # type: ignore[call-overload, no-any-return]
+
+
+def sentence(event_type: str, data: Any, *, ordinal: int | None, activity: str | None) -> str:
+    """What happened, in one sentence. `activity` is the name of the activity with this ordinal, where it is known."""
+    facts: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
+    write = _SENTENCES.get(event_type)
+    if write is None:
+        return event_type.replace("_", " ").capitalize()
+    return shortened(write(facts, _named(ordinal, activity)), _LONGEST)
+
+
+def failure_words(failure: Any) -> str:
+    """`type: message` of a stored failure, or an empty text."""
+    if not isinstance(failure, Mapping):
+        return ""
+    kind, message = str(failure.get("type") or ""), str(failure.get("message") or "")
+    return f"{kind}: {message}" if kind and message else kind or message
+
+
+def _named(ordinal: int | None, activity: str | None) -> str:
+    if activity and ordinal is not None:
+        return _("Activity %(ordinal)d (%(name)s)") % {"ordinal": ordinal, "name": activity}
+    if ordinal is not None:
+        return _("Activity %(ordinal)d") % {"ordinal": ordinal}
+    return _("An activity")
+
+
+def _by_and_why(facts: Mapping[str, Any], did: str) -> str:
+    """`did`, by whom and why, as far as the event says so."""
+    actor, reason = facts.get("actor"), facts.get("reason")
+    if actor:
+        did = _("%(did)s by %(actor)s") % {"did": did, "actor": actor}
+    return f"{did}: {reason}" if reason else did
+
+
+def _started(facts: Mapping[str, Any], named: str) -> str:
+    return _("Started as %(type)s") % {"type": facts["type"]} if facts.get("type") else _("Started")
+
+
+def _failed(facts: Mapping[str, Any], named: str) -> str:
+    words = failure_words(facts.get("failure"))
+    return _("Failed with %(error)s") % {"error": words} if words else _("Failed")
+
+
+def _cancelled(facts: Mapping[str, Any], named: str) -> str:
+    return _by_and_why(facts, _("Terminated") if facts.get("terminated") else _("Cancelled"))
+
+
+def _blocked(facts: Mapping[str, Any], named: str) -> str:
+    reason = facts.get("reason")
+    return _("Blocked: %(reason)s") % {"reason": reason} if reason else _("Blocked")
+
+
+def _scheduled(facts: Mapping[str, Any], named: str) -> str:
+    return _("%(named)s was scheduled") % {"named": named}
+
+
+def _activity_completed(facts: Mapping[str, Any], named: str) -> str:
+    return _("%(named)s completed") % {"named": named}
+
+
+def _activity_failed(facts: Mapping[str, Any], named: str) -> str:
+    words = failure_words(facts.get("failure"))
+    text = _("%(named)s failed") % {"named": named}
+    if words:
+        text = _("%(named)s failed with %(error)s") % {"named": named, "error": words}
+    attempts = facts.get("attempts")
+    if isinstance(attempts, int) and attempts > 0:
+        text += " " + ngettext("(after %(count)d attempt)", "(after %(count)d attempts)", attempts) % {
+            "count": attempts
+        }
+    return text
+
+
+def _activity_cancelled(facts: Mapping[str, Any], named: str) -> str:
+    return _("%(named)s was cancelled") % {"named": named}
+
+
+def _redriven(facts: Mapping[str, Any], named: str) -> str:
+    did = _("%(named)s was redriven") % {"named": named}
+    if facts.get("mode") == "forced":
+        did = _("%(named)s was redriven by force") % {"named": named}
+    return _by_and_why(facts, did)
+
+
+def _timer_fired(facts: Mapping[str, Any], named: str) -> str:
+    timer = facts.get("timer")
+    if isinstance(timer, list) and len(timer) == 2:
+        return _("A timer set by event %(seq)s ran out") % {"seq": timer[0]}
+    return _("A timer ran out")
+
+
+def _signal(facts: Mapping[str, Any], named: str) -> str:
+    name = facts.get("name")
+    return _("Signal “%(name)s” received") % {"name": name} if name else _("A signal was received")
+
+
+_SENTENCES: Mapping[str, Any] = {
+    EventType.WORKFLOW_STARTED: _started,
+    EventType.WORKFLOW_COMPLETED: lambda facts, named: _("Completed"),
+    EventType.WORKFLOW_FAILED: _failed,
+    EventType.WORKFLOW_CANCELLED: _cancelled,
+    EventType.WORKFLOW_TIMED_OUT: lambda facts, named: _("Timed out"),
+    EventType.WORKFLOW_PAUSED: lambda facts, named: _by_and_why(facts, _("Paused")),
+    EventType.WORKFLOW_RESUMED: lambda facts, named: _by_and_why(facts, _("Resumed")),
+    EventType.WORKFLOW_REOPENED: lambda facts, named: _by_and_why(facts, _("Reopened")),
+    EventType.WORKFLOW_BLOCKED: _blocked,
+    EventType.WORKFLOW_UNBLOCKED: lambda facts, named: _by_and_why(facts, _("Unblocked")),
+    EventType.CANCEL_REQUESTED: lambda facts, named: _by_and_why(facts, _("Cancel asked")),
+    EventType.ACTIVITY_SCHEDULED: _scheduled,
+    EventType.ACTIVITY_COMPLETED: _activity_completed,
+    EventType.ACTIVITY_FAILED: _activity_failed,
+    EventType.ACTIVITY_CANCELLED: _activity_cancelled,
+    EventType.ACTIVITY_REDRIVEN: _redriven,
+    EventType.TIMER_FIRED: _timer_fired,
+    EventType.SIGNAL_RECEIVED: _signal,
+}

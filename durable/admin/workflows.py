@@ -1,0 +1,173 @@
+"""The room of the workflows: the list, its filters and its search. The page of one is in `workflow_page`."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from durable import clock
+from durable.admin import payloads, wording
+from durable.admin.history import single_event
+from durable.admin.room import ChoiceFilter, Page, Room
+from durable.admin.workflow_page import WorkflowPage
+from durable.conf import settings
+from durable.kernel.registry import registry
+from durable.models import Workflow
+from durable.outcomes import WorkflowStatus
+
+_SAMPLE = 1_000
+_TYPES_OFFERED = 60
+
+
+def known_types() -> list[str]:
+    """Names of types to choose from: those installed here, and those of the newest workflows.
+
+    One bounded statement. A list of all distinct types would read the whole table or index.
+    """
+    newest = Workflow.objects.using(settings.database_alias).order_by("-pk").values("type")[:_SAMPLE]
+    sampled = {row["type"] for row in newest}
+    installed = {definition.name for definition in registry.workflows()}
+    return sorted(installed | sampled)
+
+
+class StatusFilter(ChoiceFilter):
+    """Workflows in one status."""
+
+    title = gettext_lazy("status")
+    parameter_name = "status"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(status.value, wording.workflow_status_word(status)) for status in WorkflowStatus]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.filter(status=self.value()) if self.value() else queryset
+
+
+class BlockedFilter(ChoiceFilter):
+    """Workflows whose code can not go on behind their history."""
+
+    title = gettext_lazy("mark")
+    parameter_name = "blocked"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [("yes", _("Blocked"))]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        return queryset.blocked() if self.value() else queryset  # type: ignore[attr-defined]
+
+
+class TypeFilter(admin.SimpleListFilter):
+    """Workflows of one type. A type that is not among the choices is taken from the address all the same."""
+
+    title = gettext_lazy("type")
+    parameter_name = "type"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        types = known_types()[:_TYPES_OFFERED]
+        chosen = request.GET.get(self.parameter_name)
+        if chosen and chosen not in types:
+            types.append(chosen)
+        return [(name, wording.shortened(name, 60)) for name in types]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if not chosen:
+            return queryset
+        if "\x00" in chosen:
+            raise IncorrectLookupParameters("a type can not hold NUL")
+        return queryset.filter(type=chosen)
+
+
+class WorkflowAdmin(Room):
+    """Workflows: what runs, what ended and how, and what is blocked."""
+
+    heavy = ("input", "result", "failure", "timers")
+    page_template = "durable/admin/workflow.html"
+    list_display = ("type_shown", "status_shown", "key_shown", "created", "queue_shown")
+    list_filter = (StatusFilter, BlockedFilter, TypeFilter)
+    search_fields = ("key",)
+    search_help_text = gettext_lazy("A whole id, a whole key, or the beginning of a type.")
+    empty_text = gettext_lazy(
+        "No workflow was started yet. Code starts one with “the_workflow.start(…)”, "
+        "the command line with “manage.py durable start NAME”."
+    )
+
+    def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+        """By id, by key, or by the beginning of a type: each is answered by an index."""
+        try:
+            return queryset.filter(Q(pk=uuid.UUID(term)) | Q(key=term))
+        except ValueError:
+            pass
+        types = [name for name in known_types() if name.startswith(term)]
+        return queryset.filter(Q(key=term) | Q(type__in=[*types, term]))
+
+    @admin.display(description=gettext_lazy("type"))
+    def type_shown(self, row: Any) -> object:
+        # The whole cell becomes the link to the page.
+        return format_html(
+            '{}<span class="durable-below">{}</span>', wording.shortened(row.type, 80), wording.short_id(row.pk)
+        )
+
+    @admin.display(description=gettext_lazy("status"))
+    def status_shown(self, row: Any) -> object:
+        return wording.workflow_status(row.status, blocked_reason=row.blocked_reason)
+
+    @admin.display(description=gettext_lazy("key"))
+    def key_shown(self, row: Any) -> object:
+        return wording.plain(wording.shortened(row.key, 60) if row.key else None)
+
+    @admin.display(description=gettext_lazy("created"))
+    def created(self, row: Any) -> object:
+        if row.closed_at is None:
+            below = _("open for %(span)s") % {"span": wording.span(clock.host_now() - row.created_at, units=1)}
+        else:
+            below = _("ended after %(span)s") % {"span": wording.span(row.closed_at - row.created_at, units=1)}
+        return wording.moment_in_list(row.created_at, below)
+
+    @admin.display(description=gettext_lazy("queue"))
+    def queue_shown(self, row: Any) -> str:
+        return wording.shortened(row.queue, 40)
+
+    def find(self, request: HttpRequest, key: str) -> Any:
+        """The workflow with what its page needs; payloads only for those who may see them."""
+        try:
+            workflow_id = uuid.UUID(key)
+        except ValueError:
+            return None
+        return WorkflowPage.find(self.get_queryset(request), workflow_id, payloads.visibility(request))
+
+    def page(self, request: HttpRequest, row: Any) -> Page:
+        return WorkflowPage(self, row, payloads.visibility(request)).page()
+
+    def more_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+        return WorkflowPage(self, row, payloads.visibility(request)).history(request)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Beside the usual addresses, one for each event."""
+        name = f"{self.opts.app_label}_{self.opts.model_name}_event"
+        view = self.admin_site.admin_view(self.event_view)
+        return [path("<str:object_id>/event/<int:seq>/", view, name=name), *super().get_urls()]
+
+    def event_view(self, request: HttpRequest, object_id: str, seq: int) -> HttpResponse:
+        """The page of one event with its data whole. What is not there leads back with a message."""
+        if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
+            raise PermissionDenied
+        seen = payloads.visibility(request)
+        workflow = self.find(request, unquote(object_id))
+        entry = single_event(workflow, seq, seen) if workflow is not None else None
+        if entry is None:
+            return self.not_there(request, object_id)
+        title = _("Event %(seq)d") % {"seq": seq}
+        context = {"entry": entry, "workflow": workflow, "data": payloads.block(entry.data)}
+        return self.answer(request, "durable/admin/event.html", title, context)
