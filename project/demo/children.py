@@ -38,10 +38,14 @@ class PortTaken(Exception):
 
 
 class Children:
-    """Processes of this project that are stopped together, whatever ends the block that holds them."""
+    """Processes of this project that are stopped together, whatever ends the block that holds them.
 
-    def __init__(self, **environment: str) -> None:
+    With `log`, what they say goes to that file, else their errors go where this process's go.
+    """
+
+    def __init__(self, *, log: Path | None = None, **environment: str) -> None:
         self._environment = os.environ | environment
+        self._log = log
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._arguments: dict[str, tuple[str, ...]] = {}
 
@@ -59,13 +63,16 @@ class Children:
         Each child leads a session of its own, so that Ctrl-C reaches the demo alone, which then stops them in order.
         """
         manage = Path(settings.BASE_DIR) / "manage.py"
-        child = subprocess.Popen(  # noqa: S603 (this interpreter, this project)
-            [sys.executable, str(manage), *arguments],
-            env=self._environment | dict(environment or {}),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with contextlib.ExitStack() as files:
+            log = None if self._log is None else files.enter_context(self._log.open("ab"))
+            child = subprocess.Popen(  # noqa: S603 (this interpreter, this project)
+                [sys.executable, str(manage), *arguments],
+                env=self._environment | dict(environment or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=log or subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
         self._running[name] = child
         self._arguments[name] = arguments
         return child.pid

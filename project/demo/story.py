@@ -23,6 +23,9 @@ from project.shop.orders import deliver, place_order, stock_the_shelves
 PATIENCE = timedelta(seconds=90)
 """How long an act may take before the story counts as broken. Each takes a few seconds."""
 
+LAST_WORDS = 5_000
+"""Characters of the children's log that are shown when the story breaks."""
+
 STOCK = 10
 Say = Callable[[str], None]
 
@@ -39,8 +42,14 @@ def tell(*, port: int | None, say: Say) -> None:
         connection.settings_dict["NAME"] = str(Path(folder) / "story.sqlite3")
         try:
             call_command("migrate", verbosity=0, interactive=False)
-            with Children(DEMO_DATABASE=connection.settings_dict["NAME"]) as children:
-                _Story(children, say).tell(port)
+            log = Path(folder) / "children.log"
+            try:
+                with Children(log=log, DEMO_DATABASE=connection.settings_dict["NAME"]) as children:
+                    _Story(children, say).tell(port)
+            except BaseException:
+                # Whatever ended the story: what the children said last is the first thing that one wants to see.
+                say(log.read_text(errors="replace")[-LAST_WORDS:] if log.exists() else "")
+                raise
         finally:
             connection.close()
             connection.settings_dict["NAME"] = before
