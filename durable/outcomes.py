@@ -113,6 +113,7 @@ class Claim:
     attempt_budget: int
     last_heartbeat: str | None
     created_at: datetime
+    worker: str
     single: bool = False
     suspect: bool = False
 

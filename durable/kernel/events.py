@@ -6,6 +6,7 @@ Wire names never change. `data` is a plain JSON envelope; only the payload insid
 type                 data
 ==================== ========================================================================================
 workflow_started     type, input (payload; absent for a single activity), python ("3.11")
+workflow_begun       (nothing)
 workflow_completed   result (payload), dropped_tasks, dropped_commands, unread
 workflow_failed      failure {type, message, traceback}, dropped_tasks, dropped_commands, unread
 workflow_cancelled   reason, actor, terminated, dropped_tasks, dropped_commands, unread
@@ -26,6 +27,10 @@ signal_received      name, payload
 ==================== ========================================================================================
 
 Keys that would be empty or zero may be left out.
+
+A workflow may wait long between its start and its first turn. Its time begins with the first turn: `now()` of the first
+activation is the moment recorded by the first record behind `workflow_started`, and where that activation brings no
+record, `workflow_begun` stands there to say it.
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ class EventType(StrEnum):
     """Every kind of fact. The value is the wire name."""
 
     WORKFLOW_STARTED = "workflow_started"
+    WORKFLOW_BEGUN = "workflow_begun"
     WORKFLOW_COMPLETED = "workflow_completed"
     WORKFLOW_FAILED = "workflow_failed"
     WORKFLOW_CANCELLED = "workflow_cancelled"

@@ -8,6 +8,8 @@ from typing import Any
 
 from django.db import models
 
+from durable.kernel import wire
+
 _TEXT_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
 
 
@@ -77,12 +79,7 @@ class JsonTextField(models.TextField):
         return json.loads(value) if isinstance(value, str) else value
 
     def get_prep_value(self, value: Any) -> Any:
-        return None if value is None else dump_json(value)
+        return None if value is None else wire.dump(value)
 
     def value_to_string(self, obj: Any) -> str:
-        return dump_json(self.value_from_object(obj))
-
-
-def dump_json(value: Any) -> str:
-    """Plain JSON in the engine's one spelling: no spaces, no ASCII escapes, no NaN."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        return wire.dump(self.value_from_object(obj))

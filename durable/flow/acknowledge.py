@@ -1,0 +1,151 @@
+"""Acknowledge deliveries: prove the token, remove the work item, close the row, hand over the completion.
+
+One transaction for everything that is due at the same moment; the schedule of retries is the worker's, and whatever the
+database raised goes to it untouched.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import structlog
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.errors import TokenMissing
+from durable.flow import transaction
+from durable.flow.steps import closing
+from durable.flow.transaction import Patience, Waits
+from durable.kernel import wire
+from durable.kernel.events import EventType, MessageKind
+from durable.outcomes import (
+    AckOutcome,
+    Cancelled,
+    Claim,
+    Completed,
+    Ending,
+    Failed,
+    OutboxStatus,
+    RetryLater,
+    WorkflowStatus,
+)
+from durable.store import messages, outbox, work_items, workflows
+from durable.store.messages import NewMessage
+from durable.store.outbox import NewFailedAttempt, Return
+from durable.store.workflows import LockedWorkflow
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
+    """Acknowledge ended deliveries in one transaction, never retried here; one outcome each, in the order given.
+
+    Commits together, for every item whose token still holds: the item is gone; the row is done (success, or an error
+    without attempts left), cancelled, or pending again (an error with attempts left); the failed attempt is kept; the
+    completion waits for the workflow's next turn, or, for a single activity, ends its workflow. A missing token is an
+    outcome of its item and changes nothing.
+    """
+    return transaction.own(lambda connection: _write(connection, endings), patience=Patience.ONCE)
+
+
+def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
+    """Run a handler and acknowledge it in one transaction: its own writes and its completion commit together.
+
+    The token is looked at without a lock first and taken last. Answers `TOKEN_MISSING`, with nothing written, when it
+    is gone at either look: that is also what a retry finds behind a commit that did not say so. An error of the handler
+    rolls everything back and is raised.
+    """
+
+    def body(connection: BaseDatabaseWrapper) -> AckOutcome:
+        if not work_items.holds(connection, claim.row_id, claim.token):
+            return AckOutcome.TOKEN_MISSING
+        ending = handler()
+        transaction.bound_waits(connection)
+        outcome = _write(connection, [ending])[0]
+        if outcome is AckOutcome.TOKEN_MISSING:
+            raise TokenMissing(claim.row_id)
+        return outcome
+
+    try:
+        return transaction.own(body, patience=Patience.ONCE, waits=Waits.LATER)
+    except TokenMissing:
+        return AckOutcome.TOKEN_MISSING
+
+
+def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:
+    owners = workflows.lock(connection, {e.claim.workflow_id for e in endings if e.claim.single})
+    outbox.lock_ids(connection, [e.claim.row_id for e in endings])
+    items = work_items.lock(connection, {e.claim.row_id: e.claim.token for e in endings})
+    valid = [_heeding(e, items[e.claim.row_id].asked_to_cancel) for e in endings if e.claim.row_id in items]
+    if valid:
+        work_items.delete(connection, list(items))
+        _close_rows(connection, valid)
+        _hand_over(connection, valid, owners)
+    return [AckOutcome.ACKNOWLEDGED if e.claim.row_id in items else AckOutcome.TOKEN_MISSING for e in endings]
+
+
+def _heeding(ending: Ending, asked_to_cancel: object) -> Ending:
+    """After a cancel request no further attempt starts; a finish that came first stands."""
+    if isinstance(ending, RetryLater) and asked_to_cancel:
+        return Cancelled(ending.claim, ending.heartbeat)
+    return ending
+
+
+def _close_rows(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> None:
+    finished: list[tuple[int, OutboxStatus, int, str | None]] = []
+    returned: list[Return] = []
+    failed: list[NewFailedAttempt] = []
+    for e in endings:
+        claim = e.claim
+        match e:
+            case Completed() | Failed():
+                finished.append((claim.row_id, OutboxStatus.DONE, 1, e.heartbeat))
+            case Cancelled():
+                finished.append((claim.row_id, OutboxStatus.CANCELLED, 0, e.heartbeat))
+            case RetryLater():
+                delay = timedelta(microseconds=e.delay_us)
+                returned.append(Return(claim.row_id, delay, attempts=1, cause=e.cause.value, heartbeat=e.heartbeat))
+        if isinstance(e, Failed | RetryLater):
+            failed.append(
+                NewFailedAttempt(
+                    claim.row_id, claim.delivery, claim.worker, e.started_at, e.cause, e.failure.as_data()
+                )
+            )
+    outbox.finish(connection, finished)
+    outbox.give_back(connection, returned)
+    outbox.record_failures(connection, failed)
+
+
+def _hand_over(
+    connection: BaseDatabaseWrapper, endings: Sequence[Ending], owners: dict[uuid.UUID, LockedWorkflow]
+) -> None:
+    told: list[NewMessage] = []
+    ended = []
+    for e in endings:
+        claim = e.claim
+        if claim.single:
+            if not isinstance(e, RetryLater):
+                ended.append(_verdict(owners[claim.workflow_id], e))
+        elif isinstance(e, Completed):
+            told.append(NewMessage(claim.workflow_id, claim.lease, MessageKind.COMPLETED, e.payload, claim.ordinal))
+        elif isinstance(e, Failed):
+            payload = wire.dump({"failure": e.failure.as_data(), "attempts": claim.attempt})
+            told.append(NewMessage(claim.workflow_id, claim.lease, MessageKind.FAILED, payload, claim.ordinal))
+    messages.insert(connection, told)
+    if ended:
+        at: datetime = clock.database_now(connection)
+        closing.end_singles(connection, ended, at=at)
+
+
+def _verdict(
+    workflow: LockedWorkflow, ending: Completed | Failed | Cancelled
+) -> tuple[LockedWorkflow, EventType, WorkflowStatus, str | None, dict[str, str] | None]:
+    match ending:
+        case Completed():
+            return workflow, EventType.WORKFLOW_COMPLETED, WorkflowStatus.COMPLETED, ending.payload, None
+        case Failed():
+            return workflow, EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, None, ending.failure.as_data()
+        case Cancelled():
+            return workflow, EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, None, None

@@ -1,0 +1,64 @@
+"""Ask a workflow to cancel itself, in the caller's transaction."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.flow import transaction
+from durable.flow.steps import closing
+from durable.kernel import wire
+from durable.kernel.events import EventType, MessageKind
+from durable.outcomes import CancelAnswer, CancelOutcome, OutboxStatus, WorkflowStatus
+from durable.store import messages, outbox, work_items, workflows
+from durable.store.workflows import LockedWorkflow
+
+
+def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor_text: str = "") -> CancelOutcome:
+    """Ask a live workflow to stop. Answers done, asked, already over (with the status), or not found; never raises for
+    any of these, and asking twice is asking once.
+
+    Joins the caller's transaction. A workflow is *asked*: its code sees the request at its next turn, and may clean up.
+    A single activity has no code that could: one that nobody has claimed is *done* at once, one that runs is asked
+    through its worker.
+    """
+
+    def body(connection: BaseDatabaseWrapper) -> CancelOutcome:
+        found = workflows.look(connection, [workflow_id]).get(workflow_id)
+        if found is None:
+            return CancelOutcome(CancelAnswer.NOT_FOUND)
+        if found.single:
+            return _cancel_single(connection, workflow_id, reason, actor_text)
+        told = wire.dump({"reason": reason, "actor": actor_text})
+        if messages.insert_for_live(connection, workflow_id, MessageKind.CANCEL, told, dedup="cancel"):
+            return CancelOutcome(CancelAnswer.ASKED, found.status)
+        now = workflows.look(connection, [workflow_id])[workflow_id]
+        answer = CancelAnswer.ASKED if now.is_live else CancelAnswer.ALREADY_OVER
+        return CancelOutcome(answer, now.status)
+
+    return transaction.joined_steps(body)
+
+
+def _cancel_single(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, reason: str, actor_text: str
+) -> CancelOutcome:
+    workflow: LockedWorkflow = workflows.lock(connection, [workflow_id])[workflow_id]
+    if not workflow.is_live:
+        return CancelOutcome(CancelAnswer.ALREADY_OVER, workflow.status)
+    rows = outbox.lock_open_of(connection, [workflow_id])
+    out = [row.id for row in rows.values() if row.status is OutboxStatus.CLAIMED]
+    if out:
+        work_items.lock_of_rows(connection, out)
+        work_items.ask_to_cancel(connection, out)
+        return CancelOutcome(CancelAnswer.ASKED, workflow.status)
+    closing.end(
+        connection,
+        workflow,
+        event=EventType.WORKFLOW_CANCELLED,
+        status=WorkflowStatus.CANCELLED,
+        at=clock.database_now(connection),
+        data={"reason": reason, "actor": actor_text},
+    )
+    return CancelOutcome(CancelAnswer.DONE, WorkflowStatus.CANCELLED)

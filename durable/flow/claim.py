@@ -1,0 +1,44 @@
+"""Claim due rows: each becomes one delivery, counted, under a token."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.flow import transaction
+from durable.outcomes import Claim
+from durable.store import claims
+
+
+def claim(*, worker: str, limit: int, queues: tuple[str, ...] | None, lease_for: timedelta) -> list[Claim]:
+    """Claim at most `limit` due rows of `queues` (None: all queues); higher priority first, then the earlier due.
+
+    Commits together: the rows' status, time and delivery count, and their work items. Suspects are left out.
+    """
+    return _claim(worker, limit, queues, lease_for, suspects=False)
+
+
+def claim_suspect(*, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta) -> list[Claim]:
+    """Claim one due suspect, if there is one. The caller must have nothing else in flight, and must claim nothing until
+    this delivery has ended."""
+    return _claim(worker, 1, queues, lease_for, suspects=True)
+
+
+def _claim(
+    worker: str, limit: int, queues: tuple[str, ...] | None, lease_for: timedelta, *, suspects: bool
+) -> list[Claim]:
+    token = uuid.uuid4()
+    tries: list[None] = []
+
+    def body(connection: BaseDatabaseWrapper) -> list[Claim]:
+        if tries:
+            taken = claims.taken_under(connection, token, worker)
+            if taken:
+                return taken
+        tries.append(None)
+        row_ids = claims.lock_due(connection, limit=limit, queues=queues, suspects=suspects)
+        return claims.take(connection, row_ids, token=token, worker=worker, lease_for=lease_for) if row_ids else []
+
+    return transaction.own(body)

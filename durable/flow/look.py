@@ -1,0 +1,137 @@
+"""Look at workflows, their histories, and the state of the whole. Reads only; no transaction of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+
+from durable import clock
+from durable.conf import settings
+from durable.errors import WorkflowNotFound
+from durable.flow import transaction
+from durable.kernel.events import Event
+from durable.outcomes import Snapshot, WorkflowStatus
+from durable.store import history as histories
+from durable.store import reads
+from durable.store.reads import PendingRow, QueueState
+
+__all__ = ["Health", "by_key", "health", "history", "listing", "next_due", "pending", "snapshot"]
+
+
+def snapshot(workflow_id: uuid.UUID) -> Snapshot:
+    """A workflow as callers see it. Raises `WorkflowNotFound`."""
+    found = transaction.reading(partial(reads.snapshot, workflow_id=workflow_id))
+    if found is None:
+        raise WorkflowNotFound(workflow_id)
+    return found
+
+
+def by_key(workflow_type: str, key: str) -> Snapshot:
+    """The live workflow of this type and business key, else the latest one. Raises `WorkflowNotFound`."""
+    found = transaction.reading(partial(reads.snapshot_by_key, workflow_type=workflow_type, key=key))
+    if found is None:
+        raise WorkflowNotFound(f"of type {workflow_type} with the key {key!r}")
+    return found
+
+
+def listing(
+    *,
+    status: WorkflowStatus | None = None,
+    workflow_type: str | None = None,
+    key: str | None = None,
+    blocked: str | None = None,
+    limit: int = 50,
+) -> list[Snapshot]:
+    """The latest workflows that match, newest first, without results and failures. `blocked="only"` for blocked ones."""
+    return transaction.reading(
+        partial(
+            reads.listing,
+            status=None if status is None else status.value,
+            workflow_type=workflow_type,
+            key=key,
+            only_blocked=blocked,
+            limit=limit,
+        )
+    )
+
+
+def history(workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list[Event]:
+    """At most `limit` events of a workflow's history behind `after`, in order."""
+    return transaction.reading(partial(histories.read, workflow_id=workflow_id, after=after, limit=limit))
+
+
+def pending(workflow_id: uuid.UUID, *, limit: int = 100) -> list[PendingRow]:
+    """A workflow's open activities and dead letters, by ordinal, at most `limit`."""
+    return transaction.reading(partial(reads.pending, workflow_id=workflow_id, limit=limit))
+
+
+def next_due(queues: Sequence[str] | None) -> timedelta | None:
+    """How long until something is due in `queues` (None: all queues); zero or less: now. None: nothing is waiting."""
+    moments = transaction.reading(partial(reads.earliest, queues=queues))
+    if not moments:
+        return None
+    return min(moments) - transaction.reading(clock.database_now)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of the whole, in numbers (capped) and in words. No problems: all is well."""
+
+    problems: tuple[str, ...]
+    queues: tuple[QueueState, ...]
+    workers: tuple[str, ...]
+    blocked: int
+    dead_letters: int
+    expired: int
+    at: datetime
+
+
+_LATE_AFTER = timedelta(minutes=1)
+
+
+def health() -> Health:
+    """Look at queues, workers, leases and blocked workflows. Raises what the database raised."""
+    at = transaction.reading(clock.database_now)
+    states = transaction.reading(reads.due_by_queue)
+    counts = transaction.reading(reads.counts)
+    beats = transaction.reading(reads.workers)
+    alive = [(name, queues) for name, queues, beat_at, _ in beats if at - beat_at <= 2 * settings.lease_for]
+    problems = []
+    for state in states:
+        late = at - state.oldest_due
+        served = any(not queues or state.queue in queues for _, queues in alive)
+        if not served:
+            problems.append(
+                f"No live worker for queue {state.queue!r}: {_count(state.due)} due, the oldest for {_span(late)}."
+            )
+        elif late > _LATE_AFTER:
+            problems.append(f"Queue {state.queue!r} is behind: the oldest due row has waited {_span(late)}.")
+    if counts["blocked"]:
+        problems.append(f"Blocked workflows: {_count(counts['blocked'])}. Deploy fitting code, or unblock them.")
+    if counts["dead_letters"]:
+        problems.append(f"Dead letters: {_count(counts['dead_letters'])}. Somebody has to decide about them.")
+    if counts["expired"]:
+        problems.append(f"Deliveries whose lease has run out and which no worker has taken up: {counts['expired']}.")
+    return Health(
+        problems=tuple(problems),
+        queues=tuple(states),
+        workers=tuple(name for name, _ in alive),
+        blocked=counts["blocked"],
+        dead_letters=counts["dead_letters"],
+        expired=counts["expired"],
+        at=at,
+    )
+
+
+def _count(number: int) -> str:
+    return f"{reads.COUNT_CAP:,}+" if number >= reads.COUNT_CAP else f"{number:,}"
+
+
+def _span(span: timedelta) -> str:
+    seconds = int(span.total_seconds())
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -1,0 +1,13 @@
+"""Count a poison turn in a transaction of its own: the turn that caused it can not, it rolled back or died."""
+
+from __future__ import annotations
+
+import uuid
+
+from durable.flow import transaction
+from durable.flow.steps import poison
+
+
+def count(workflow_id: uuid.UUID) -> None:
+    """Count one poison turn of the workflow, and block it at `TURN_POISON_LIMIT`. An ended or unknown one is left alone."""
+    transaction.own(lambda connection: poison.count(connection, workflow_id))

@@ -1,0 +1,136 @@
+"""Reconcile: take up what a worker let fall. Part of every worker's loop; needs no row of the queue that it repairs.
+
+For each work item whose lease has run out, and each claimed row without an item, the workflow's lock is taken and its
+status read: ended means settle, live means back to pending with the delivery back-off, or dead letter when the budget is
+spent. A row of unknown liveness is never re-armed.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import structlog
+from django.db import Error as DjangoDatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.conf import settings
+from durable.flow import transaction
+from durable.flow.steps import backoff, dead_letters, returning
+from durable.flow.steps.dead_letters import Death
+from durable.flow.transaction import Fault, classify
+from durable.outcomes import Cause, OutboxStatus, ReconcileReport
+from durable.store import beats, outbox, work_items, workflows
+from durable.store.outbox import LockedRow, NewFailedAttempt, Return
+from durable.store.work_items import LockedItem
+from durable.store.workflows import LockedWorkflow
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+_PAGE = 100
+
+Page = Callable[..., list[tuple[int, uuid.UUID]]]
+
+
+def reconcile() -> ReconcileReport:
+    """One round over everything that was let fall; answers the counts, and what kept single workflows un-armed.
+
+    Works in pages by id, each a transaction of its own, so that rows which it may not touch never hide the ones behind
+    them. An error of the store ends the round and is raised; the pages before it are done, the one it met is untouched.
+    An error that belongs to one workflow leaves that one un-armed, is answered and logged, and stops no other.
+    """
+    counts: Counter[str] = Counter()
+    errors: dict[uuid.UUID, str] = {}
+    for source in (work_items.expired, outbox.claimed_without_item):
+        after = 0
+        while page := _page(source, after):
+            after = page[-1][0]
+            counts += _take_up_isolating(page, errors)
+    return ReconcileReport(
+        settled=counts["settled"],
+        rearmed=counts["rearmed"],
+        dead_lettered=counts["dead_lettered"],
+        suspects_due=transaction.reading(outbox.count_suspects_due),
+        errors=errors,
+    )
+
+
+def _page(source: Page, after: int) -> list[tuple[int, uuid.UUID]]:
+    return transaction.reading(lambda connection: source(connection, after=after, limit=_PAGE))
+
+
+def _take_up_isolating(page: Sequence[tuple[int, uuid.UUID]], errors: dict[uuid.UUID, str]) -> Counter[str]:
+    """One page in one transaction; if something in it is broken for good, each workflow of the page in one of its own."""
+    try:
+        return transaction.own(lambda connection: _take_up(connection, page))
+    except (DjangoDatabaseError, ValueError, LookupError, TypeError) as error:
+        if isinstance(error, DjangoDatabaseError) and classify(error) is not Fault.PERMANENT:
+            raise
+        owners = {owner for _, owner in page}
+        if len(owners) == 1:
+            (owner,) = owners
+            errors[owner] = f"{type(error).__name__}: {error}"
+            logger.error("reconcile.workflow_left_alone", workflow=str(owner), error=errors[owner])
+            return Counter()
+        counts: Counter[str] = Counter()
+        for owner in sorted(owners):
+            counts += _take_up_isolating([entry for entry in page if entry[1] == owner], errors)
+        return counts
+
+
+def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUID]]) -> Counter[str]:
+    owners = workflows.lock_free(connection, {owner for _, owner in page}, limit=len(page))
+    rows = outbox.lock(connection, [row_id for row_id, owner in page if owner in owners])
+    rows = {row_id: row for row_id, row in rows.items() if row.status is OutboxStatus.CLAIMED}
+    present = work_items.present(connection, rows)
+    items = work_items.lock_expired(connection, rows)
+    fallen = [row for row in rows.values() if row.id in items or row.id not in present]
+    if not fallen:
+        return Counter()
+    at = clock.database_now(connection)
+    work_items.delete(connection, list(items))
+    # A worker beats four times a lease; one whose lease ran out while it is still beating has lost it, not died.
+    alive = beats.alive(connection, {item.worker for item in items.values()}, within=settings.lease_for / 2)
+    settled: list[int] = []
+    stopped: list[LockedItem] = []
+    returns: list[Return] = []
+    deaths: list[Death] = []
+    failed: list[NewFailedAttempt] = []
+    for row in fallen:
+        workflow, item = owners[row.workflow_id], items.get(row.id)
+        if not workflow.is_live or workflow.lease != row.lease:
+            settled.append(row.id)
+            continue
+        if item is not None and item.asked_to_cancel:
+            stopped.append(item)
+            continue
+        cause = Cause.LEASE_LOST if item is not None and item.worker in alive else Cause.WORKER_DIED
+        failed.append(NewFailedAttempt(row.id, row.deliveries, item.worker if item else "", None, cause, None))
+        _judge(workflow, row, item, cause, returns, deaths)
+    outbox.cancel(connection, settled)
+    returning.close_cancelled(connection, stopped, owners, at=at)
+    outbox.give_back(connection, returns)
+    outbox.record_failures(connection, failed)
+    dead_letters.bury(connection, deaths, at=at)
+    return Counter(settled=len(settled) + len(stopped), rearmed=len(returns), dead_lettered=len(deaths))
+
+
+def _judge(
+    workflow: LockedWorkflow,
+    row: LockedRow,
+    item: LockedItem | None,
+    cause: Cause,
+    returns: list[Return],
+    deaths: list[Death],
+) -> None:
+    heartbeat = item.heartbeat if item else None
+    failures = row.delivery_failures + 1
+    if failures >= row.delivery_budget:
+        deaths.append(Death(workflow, row, cause, heartbeat=heartbeat))
+        return
+    # One of the rows that a dead process held may have killed it: each is delivered alone from now on.
+    delay = backoff.delivery(failures, random.Random())
+    returns.append(Return(row.id, delay, failures=1, suspect=1, cause=cause.value, heartbeat=heartbeat))

@@ -1,0 +1,35 @@
+"""Signal a workflow: one message for its next turn, in the caller's transaction."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.errors import WorkflowClosed, WorkflowNotFound
+from durable.flow import transaction
+from durable.kernel import wire
+from durable.kernel.events import MessageKind
+from durable.store import messages, workflows
+
+
+def signal(workflow_id: uuid.UUID, name: str, *, payload: str, dedup: str | None = None) -> None:
+    """Insert a signal with an encoded payload. Accepted, not delivered: what a closing workflow leaves unread is listed
+    in its closing event.
+
+    Joins the caller's transaction. A second signal with the same `dedup` to one workflow is accepted and changes
+    nothing while the first still waits. Raises `WorkflowClosed`, `WorkflowNotFound`, and what the database raised.
+    """
+    told = wire.dump({"name": name, "payload": payload})
+
+    def body(connection: BaseDatabaseWrapper) -> None:
+        if messages.insert_for_live(connection, workflow_id, MessageKind.SIGNAL, told, dedup=dedup):
+            return
+        found = workflows.look(connection, [workflow_id])
+        if workflow_id not in found:
+            raise WorkflowNotFound(workflow_id)
+        workflow = found[workflow_id]
+        if not workflow.is_live:
+            raise WorkflowClosed(workflow_id, workflow.status.value, "a signal")
+
+    transaction.joined(body)

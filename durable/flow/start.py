@@ -1,0 +1,35 @@
+"""Start workflows: insert them with their first event and message, in the caller's transaction."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.flow import transaction
+from durable.flow.steps import keys
+from durable.outcomes import KeyHeld, Started
+from durable.store import starts
+from durable.store.starts import NewWorkflow
+
+__all__ = ["NewWorkflow", "new_workflow", "start"]
+
+
+def new_workflow(*, payload: str, type: str, **values: object) -> NewWorkflow:
+    """A workflow to start, with the data of its started event."""
+    started = {"type": type, "input": payload, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    return NewWorkflow(type=type, payload=payload, started=started, **values)  # type: ignore[arg-type]
+
+
+def start(new: Sequence[NewWorkflow]) -> list[Started | KeyHeld]:
+    """Insert workflows, in the order given; one outcome each.
+
+    Joins the caller's transaction: nothing is claimable before its commit, and nothing is left after its rollback. A
+    key that a live workflow of the type holds answers `KeyHeld` and writes nothing. Raises what the database raised.
+    """
+
+    def body(connection: BaseDatabaseWrapper) -> list[Started | KeyHeld]:
+        return keys.insert(connection, new, starts.insert_workflows)
+
+    return transaction.joined(body)

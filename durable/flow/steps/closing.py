@@ -1,0 +1,113 @@
+"""Closing a lease of history: the pieces that every verb which ends a workflow shares. No `atomic` in here."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import structlog
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel.events import Event, EventType, MessageKind
+from durable.outcomes import WorkflowStatus
+from durable.store import history, messages, outbox, work_items, workflows
+from durable.store.workflows import LockedWorkflow, Progress
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+def settle(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> int:
+    """Cancel the open rows and dead letters of (locked) workflows whose lease closes, and delete their work items.
+
+    Answers the number of rows. A worker that still runs one learns it at its next renewal.
+    """
+    if not workflow_ids:
+        return 0
+    rows = outbox.lock_open_of(connection, workflow_ids)
+    if rows:
+        work_items.lock_of_rows(connection, rows)
+        work_items.delete(connection, list(rows))
+        outbox.cancel(connection, list(rows))
+    return len(rows)
+
+
+def take_unread(
+    connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID], *, read: Iterable[int] = ()
+) -> dict[uuid.UUID, list[dict[str, Any]]]:
+    """Remove the messages of (locked) closing workflows, and answer, for each, what nobody will have read.
+
+    Messages that the closing turn has consumed (`read`) are removed first and are not listed. Signals are listed with
+    their name and payload, cancel requests with their reason; results of activities are not news to anybody.
+    """
+    messages.delete(connection, list(read))
+    unread: dict[uuid.UUID, list[dict[str, Any]]] = {}
+    for owner, kind, payload in messages.clear(connection, workflow_ids):
+        if kind in (MessageKind.SIGNAL, MessageKind.CANCEL):
+            unread.setdefault(owner, []).append({"kind": kind, **json.loads(payload)})
+    return unread
+
+
+def end(
+    connection: BaseDatabaseWrapper,
+    workflow: LockedWorkflow,
+    *,
+    event: EventType,
+    status: WorkflowStatus,
+    at: datetime,
+    data: Mapping[str, Any],
+    result: str | None = None,
+    failure: dict[str, Any] | None = None,
+    before: Sequence[Event] = (),
+) -> None:
+    """End one (locked, live) workflow from outside its code: events, status, settlement, unread messages.
+
+    `before` are facts that belong in front of the closing event; they carry the next sequence numbers already.
+    """
+    settle(connection, [workflow.id])
+    unread = take_unread(connection, [workflow.id]).get(workflow.id, [])
+    seq = workflow.last_seq + len(before) + 1
+    told = {**data, **({"unread": unread} if unread else {})}
+    facts = [*before, Event(seq=seq, type=event, data=told, recorded_at=at)]
+    history.append(connection, [(workflow.id, fact) for fact in facts])
+    workflows.advance(
+        connection,
+        [
+            Progress(
+                id=workflow.id, status=status, last_seq=seq, wake_at=None, result=result, failure=failure, closed_at=at
+            )
+        ],
+    )
+
+
+def end_singles(
+    connection: BaseDatabaseWrapper,
+    endings: Sequence[tuple[LockedWorkflow, EventType, WorkflowStatus, str | None, dict[str, Any] | None]],
+    *,
+    at: datetime,
+) -> None:
+    """End (locked, live) single activities, whose row has just been closed: (workflow, event, status, result, failure).
+
+    Two statements, whatever their number: a single activity has no other rows and no messages to settle.
+    """
+    if not endings:
+        return
+    facts: list[tuple[uuid.UUID, Event]] = []
+    progress: list[Progress] = []
+    for workflow, event, status, result, failure in endings:
+        data: dict[str, Any] = {}
+        if result is not None:
+            data = {"result": result}
+        elif failure is not None:
+            data = {"failure": failure}
+        seq = workflow.last_seq + 1
+        facts.append((workflow.id, Event(seq=seq, type=event, data=data, recorded_at=at)))
+        progress.append(
+            Progress(
+                id=workflow.id, status=status, last_seq=seq, wake_at=None, result=result, failure=failure, closed_at=at
+            )
+        )
+    history.append(connection, facts)
+    workflows.advance(connection, progress)

@@ -1,0 +1,100 @@
+"""Making a claimed row a dead letter, with the marker that says whether the workflow was told. No `atomic` in here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import structlog
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel import wire
+from durable.flow.steps import closing
+from durable.kernel.events import EventType, MessageKind
+from durable.outcomes import Cause, Failure, WorkflowStatus
+from durable.store import messages, outbox
+from durable.store.messages import NewMessage
+from durable.store.outbox import Bury, LockedRow
+from durable.store.workflows import LockedWorkflow
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A claimed row whose budget is spent, under the lock of its live workflow."""
+
+    workflow: LockedWorkflow
+    row: LockedRow
+    cause: Cause
+    failures: int = 1
+    heartbeat: str | None = None
+    error: Failure | None = None
+
+
+def delivers(options: Mapping[str, Any]) -> bool:
+    """Whether the row's policy tells the workflow (`deliver`) or keeps it waiting for staff (`hold`)."""
+    return options.get("on_dead_letter") == "deliver"
+
+
+def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: datetime) -> None:
+    """Rows to `failed` with cause and time. Under *deliver* the failure goes to the workflow in the same transaction
+    and the marker says so; under *hold* the workflow keeps waiting. The marker can not lie through a crash in between.
+    """
+    outbox.bury(
+        connection,
+        [
+            Bury(
+                id=d.row.id,
+                cause=d.cause,
+                delivered=int(delivers(d.row.options)),
+                failures=d.failures,
+                heartbeat=d.heartbeat,
+            )
+            for d in deaths
+        ],
+    )
+    told = [d for d in deaths if delivers(d.row.options)]
+    messages.insert(
+        connection,
+        [
+            NewMessage(
+                workflow_id=d.workflow.id,
+                lease=d.row.lease,
+                kind=MessageKind.FAILED,
+                ordinal=d.row.ordinal,
+                payload=wire.dump({"failure": _failure(d), "attempts": d.row.attempts}),
+            )
+            for d in told
+            if not d.workflow.single
+        ],
+    )
+    closing.end_singles(
+        connection,
+        [
+            (d.workflow, EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, None, _failure(d))
+            for d in told
+            if d.workflow.single
+        ],
+        at=at,
+    )
+    for d in deaths:
+        logger.warning(
+            "activity.dead_lettered",
+            workflow=str(d.workflow.id),
+            lease=d.row.lease,
+            ordinal=d.row.ordinal,
+            activity=d.row.activity,
+            cause=d.cause.value,
+            delivered=delivers(d.row.options),
+        )
+
+
+def _failure(death: Death) -> dict[str, str]:
+    message = f"{death.row.activity} could not be delivered: {death.cause.value.replace('_', ' ')}"
+    if death.error is not None:
+        message = f"{message} ({death.error.type}: {death.error.message})"
+    trace = death.error.traceback if death.error is not None else ""
+    return Failure("DeliveryFailed", message, trace).as_data()

@@ -1,0 +1,143 @@
+"""Feeding what is due to a workflow's code: messages and timers in the order of their moments, one activation each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+import structlog
+
+from durable.errors import PoisonTurn, WorkflowBlocked
+from durable.flow.steps.plan import Closing, Plan
+from durable.kernel import wire
+from durable.kernel.events import Event, EventType, MessageKind
+from durable.kernel.execution import Awaits, Execution
+from durable.kernel.registry import registry
+from durable.outcomes import WorkflowStatus
+from durable.store.messages import DueMessage
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+_EVENT_OF = {
+    MessageKind.COMPLETED: EventType.ACTIVITY_COMPLETED,
+    MessageKind.FAILED: EventType.ACTIVITY_FAILED,
+    MessageKind.SIGNAL: EventType.SIGNAL_RECEIVED,
+    MessageKind.CANCEL: EventType.CANCEL_REQUESTED,
+}
+
+
+def feed(
+    plan: Plan,
+    execution: Execution,
+    due: Sequence[DueMessage],
+    *,
+    started: Event | None,
+    max_events: int,
+    has_time: Callable[[], bool],
+) -> None:
+    """Feed everything that is due at `plan.at`, until the workflow ends, the time is up, or the code can not go on.
+
+    Each activation is planned when it has succeeded; what the code can not go on behind, or overran in, stays due.
+    `started` is the workflow's first event, if its message has not been consumed yet.
+    """
+    plan.execution = execution
+    waiting = deque(due)
+    try:
+        while plan.closing is None:
+            if plan.last_seq >= max_events:
+                raise WorkflowBlocked(f"The history has reached MAX_HISTORY_EVENTS ({max_events:,} events).")
+            event, message = _next(plan, execution, waiting, started)
+            if event is not None:
+                plan.take(event, execution.activate(event).commands)
+                execution.last_seq = plan.last_seq
+            if message is not None:
+                waiting.popleft()
+                plan.consumed.append(message.id)
+            elif event is None:
+                break
+            if plan.closing is None and not has_time():
+                break
+    except WorkflowBlocked as error:
+        block(plan, error)
+    except PoisonTurn as error:
+        plan.poisoned = True
+        plan.execution = None
+        logger.error("workflow.turn_overran", workflow=str(plan.workflow.id), seconds=error.seconds)
+
+
+def await_start(plan: Plan, start: DueMessage, due: Sequence[DueMessage]) -> None:
+    """Plan nothing but patience for a workflow that is to start later: what came early waits for its start. A request
+    to cancel does not: the workflow ends without its code having run."""
+    for message in due:
+        if message.kind is MessageKind.CANCEL and message is not start:
+            data = {**wire.load(message.payload), "terminated": True}
+            plan.consumed.append(message.id)
+            plan.closing = Closing(EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, data)
+            return
+    plan.later = {message.id: start.due for message in due if message is not start}
+
+
+def block(plan: Plan, error: WorkflowBlocked) -> None:
+    """Plan the mark. What the same workflow did in this turn before it could not go on stays planned."""
+    plan.execution = None
+    plan.blocked = error.reason
+    if not plan.workflow.blocked_reason:
+        plan.note(
+            EventType.WORKFLOW_BLOCKED, {"reason": error.reason, "version": registry.version(), **error.data}
+        )
+    logger.error("workflow.blocked", workflow=str(plan.workflow.id), type=plan.workflow.type, reason=error.reason)
+
+
+def _next(
+    plan: Plan, execution: Execution, waiting: deque[DueMessage], started: Event | None
+) -> tuple[Event | None, DueMessage | None]:
+    """What comes next in time: a message, a timer, or the deadline. At one moment, timers come before messages and the
+    deadline comes last. A message that is only consumed has no event."""
+    message = waiting[0] if waiting else None
+    timer = execution.next_timer()
+    timer_due = timer.due if timer is not None and timer.due <= plan.at else None
+    message_due = message.due if message is not None else None
+    deadline = plan.workflow.deadline_at
+    if deadline is not None and deadline <= plan.at:
+        earlier = [moment for moment in (timer_due, message_due) if moment is not None and moment <= deadline]
+        if not earlier:
+            plan.closing = Closing(EventType.WORKFLOW_TIMED_OUT, WorkflowStatus.TIMED_OUT, {})
+            return None, None
+    if timer is not None and timer_due is not None and (message_due is None or timer_due <= message_due):
+        data = {"timer": list(timer.id)}
+        return Event(plan.last_seq + 1, EventType.TIMER_FIRED, data, _moment(plan, execution, timer_due)), None
+    if message is None:
+        return None, None
+    return _event(plan, execution, message, started), message
+
+
+def _event(plan: Plan, execution: Execution, message: DueMessage, started: Event | None) -> Event | None:
+    if message.kind is MessageKind.START:
+        assert started is not None
+        return replace(started, recorded_at=_moment(plan, execution, plan.at))
+    if message.lease != plan.workflow.lease:
+        return None
+    if message.kind in (MessageKind.COMPLETED, MessageKind.FAILED):
+        assert message.ordinal is not None
+        if execution.awaits(message.ordinal) is not Awaits.OPEN:
+            logger.info(
+                "activity.result_dropped", workflow=str(plan.workflow.id), ordinal=message.ordinal, kind=message.kind
+            )
+            return None
+    if message.kind is MessageKind.CANCEL and execution.cancel_requested:
+        return None
+    data = {"result": message.payload} if message.kind is MessageKind.COMPLETED else wire.load(message.payload)
+    return Event(
+        seq=plan.last_seq + 1,
+        type=_EVENT_OF[message.kind],
+        data=data,
+        recorded_at=_moment(plan, execution, plan.at),
+        ordinal=message.ordinal,
+    )
+
+
+def _moment(plan: Plan, execution: Execution, due: datetime) -> datetime:
+    """Workflow time never runs backwards: the latest of what was, the database's time, and the timer's own moment."""
+    return max(plan.at, due, execution.now or plan.at)

@@ -1,0 +1,48 @@
+"""Inserting what may meet a business key that is taken."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.outcomes import KeyHeld, Started
+from durable.store import workflows
+from durable.store.starts import NewActivity, NewWorkflow
+
+New = TypeVar("New", NewWorkflow, NewActivity)
+
+_LOOKS = 5
+
+
+def insert(
+    connection: BaseDatabaseWrapper,
+    new: Sequence[New],
+    insert_rows: Callable[[BaseDatabaseWrapper, Sequence[New]], set[uuid.UUID]],
+) -> list[Started | KeyHeld]:
+    """Insert, and say for each which live workflow holds its key if it did not go in.
+
+    A holder that ended between the insert and the look-up leaves nothing to report; the insert is then tried again.
+    """
+    outcomes: dict[uuid.UUID, Started | KeyHeld] = {}
+    waiting = list(new)
+    for _ in range(_LOOKS):
+        inserted = insert_rows(connection, waiting) if waiting else set()
+        missing = []
+        for one in waiting:
+            if one.id in inserted:
+                outcomes[one.id] = Started(one.id)
+                continue
+            name = one.type if isinstance(one, NewWorkflow) else one.activity
+            holder = workflows.holder_of_key(connection, name, one.key) if one.key is not None else None
+            if holder is None:
+                missing.append(one)
+            else:
+                assert one.key is not None
+                outcomes[one.id] = KeyHeld(one.key, holder)
+        waiting = missing
+        if not waiting:
+            return [outcomes[one.id] for one in new]
+    raise RuntimeError(f"The keys {[one.key for one in waiting]} changed hands {_LOOKS} times during one call.")

@@ -1,0 +1,184 @@
+"""What one workflow's turn comes to, before any of it is written."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from durable.conf import settings
+from durable.kernel.commands import (
+    CancelActivity,
+    CancelWorkflow,
+    Command,
+    CompleteWorkflow,
+    FailWorkflow,
+    ScheduleActivity,
+)
+from durable.kernel.events import Event, EventType
+from durable.kernel.execution import Execution
+from durable.kernel.retry import Retry
+from durable.kernel.registry import registry
+from durable.outcomes import WorkflowStatus
+from durable.store.outbox import NewRow
+from durable.store.workflows import LockedWorkflow, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """How a workflow ends. The event is appended when it is known what was left unread."""
+
+    type: EventType
+    status: WorkflowStatus
+    data: Mapping[str, Any]
+    result: str | None = None
+    failure: dict[str, str] | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """The facts, rows and changes of one workflow's turn. Nothing in here is written yet."""
+
+    workflow: LockedWorkflow
+    at: datetime
+    execution: Execution | None = None
+    events: list[Event] = field(default_factory=list)
+    rows: list[NewRow] = field(default_factory=list)
+    cancelled: list[int] = field(default_factory=list)
+    consumed: list[int] = field(default_factory=list)
+    later: dict[int, datetime] = field(default_factory=dict)
+    closing: Closing | None = None
+    closing_at: datetime | None = None
+    blocked: str = ""
+    poisoned: bool = False
+    unknown: bool = False
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence number of the last event planned so far, the closing one left out."""
+        return self.events[-1].seq if self.events else self.workflow.last_seq
+
+    def note(self, type: EventType, data: Mapping[str, Any]) -> None:
+        """Plan an event that is neither an input of the code nor a command of it."""
+        self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=self.at))
+
+    def take(self, event: Event, commands: tuple[Command, ...]) -> None:
+        """Plan what one activation brought: its input and one event a command. The first input, `workflow_started`, stands
+        in the history already; when it brings no command, an event of its own says when the workflow has begun."""
+        if event.seq > self.last_seq:
+            self.events.append(event)
+        elif not commands:
+            self._record(EventType.WORKFLOW_BEGUN, {}, event.recorded_at, None)
+        for command in commands:
+            match command:
+                case ScheduleActivity():
+                    self._schedule(command, event.recorded_at)
+                case CancelActivity(ordinal):
+                    self.cancelled.append(ordinal)
+                    self._record(EventType.ACTIVITY_CANCELLED, {}, event.recorded_at, ordinal)
+                case CompleteWorkflow():
+                    data = {"result": command.payload, **_dropped(command)}
+                    self.closing = Closing(
+                        EventType.WORKFLOW_COMPLETED, WorkflowStatus.COMPLETED, data, result=command.payload
+                    )
+                case FailWorkflow():
+                    failure = command.failure.as_data()
+                    data = {"failure": failure, **_dropped(command)}
+                    self.closing = Closing(EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, data, failure=failure)
+                case CancelWorkflow():
+                    data = {"reason": command.reason, **_dropped(command)}
+                    self.closing = Closing(EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, data)
+        if self.closing is not None:
+            self.closing_at = event.recorded_at
+
+    def closing_event(self, unread: list[dict[str, Any]]) -> Event:
+        """The event that ends the workflow, with what nobody will have read."""
+        assert self.closing is not None
+        data = {**self.closing.data, **({"unread": unread} if unread else {})}
+        return Event(
+            seq=self.last_seq + 1, type=self.closing.type, data=data, recorded_at=self.closing_at or self.at
+        )
+
+    def progress(self) -> Progress | None:
+        """What the workflow's row becomes. `None`: nothing is known of it here, and it stays as it is."""
+        workflow = self.workflow
+        if self.unknown:
+            return None
+        if self.closing is not None:
+            return Progress(
+                id=workflow.id,
+                status=self.closing.status,
+                last_seq=self.last_seq + 1,
+                wake_at=None,
+                result=self.closing.result,
+                failure=self.closing.failure,
+                closed_at=self.closing_at or self.at,
+            )
+        if self.blocked:
+            return Progress(
+                id=workflow.id,
+                status=workflow.status,
+                last_seq=self.last_seq,
+                wake_at=None,
+                blocked_reason=self.blocked,
+                blocked_version=registry.version(),
+            )
+        stuck = self.poisoned
+        return Progress(
+            id=workflow.id,
+            status=workflow.status,
+            last_seq=self.last_seq,
+            wake_at=workflow.wake_at if stuck else self._wake_at(),
+            timers=self.execution.pending_timers() if self.execution is not None else (),
+            poison_turns=workflow.poison_turns if stuck else 0,
+        )
+
+    def _wake_at(self) -> datetime | None:
+        """The next wake-up: moved only when it becomes earlier, or has come. A spurious one only looks, and sets the
+        right moment again; so 500 time limits that never fire are not 500 changes of an index."""
+        timer = self.execution.next_timer() if self.execution is not None else None
+        moments = [m for m in (timer.due if timer else None, self.workflow.deadline_at) if m is not None]
+        wanted, current = min(moments, default=None), self.workflow.wake_at
+        if current is not None and current > self.at and (wanted is None or current <= wanted):
+            return current
+        return wanted
+
+    def _record(self, type: EventType, data: Mapping[str, Any], at: datetime, ordinal: int | None) -> None:
+        self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=at, ordinal=ordinal))
+
+    def _schedule(self, command: ScheduleActivity, at: datetime) -> None:
+        data = {"activity": command.activity, "digest": command.digest}
+        self._record(EventType.ACTIVITY_SCHEDULED, data, at, command.ordinal)
+        self.rows.append(_row(self.workflow, command))
+
+
+def _row(workflow: LockedWorkflow, command: ScheduleActivity) -> NewRow:
+    definition = registry.activity(command.activity)
+    options = dict(command.options)
+    retry = Retry.from_data(options["retry"]) if "retry" in options else definition.retry or settings.default_retry
+    policy = options.pop("on_dead_letter", None) or definition.on_dead_letter or settings.on_dead_letter
+    if policy == "deliver":
+        options["on_dead_letter"] = policy
+    return NewRow(
+        workflow_id=workflow.id,
+        lease=workflow.lease,
+        ordinal=command.ordinal,
+        activity=command.activity,
+        payload=command.payload,
+        queue=options.pop("queue", None) or definition.queue,
+        priority=options.pop("priority", workflow.priority),
+        options=options,
+        attempt_budget=retry.max_attempts,
+        delivery_budget=settings.delivery_attempts,
+    )
+
+
+def _dropped(command: CompleteWorkflow | FailWorkflow | CancelWorkflow) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if command.dropped_tasks:
+        data["dropped_tasks"] = command.dropped_tasks
+    if command.dropped_commands:
+        data["dropped_commands"] = list(command.dropped_commands)
+    return data

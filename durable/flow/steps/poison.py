@@ -1,0 +1,52 @@
+"""Counting turns that overran their CPU time or ended their process. No `atomic` in here."""
+
+from __future__ import annotations
+
+import uuid
+
+import structlog
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.conf import settings
+from durable.kernel.events import Event, EventType
+from durable.kernel.registry import registry
+from durable.store import history, messages, workflows
+from durable.store.workflows import Progress
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+def count(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> None:
+    """Count a poison turn of a live workflow, and block it at `TURN_POISON_LIMIT`: staff see it, and nothing else has to
+    wait for it."""
+    workflow = workflows.lock(connection, [workflow_id]).get(workflow_id)
+    if workflow is None or not workflow.is_live:
+        return
+    turns = workflow.poison_turns + 1
+    logger.error("workflow.poison_turn", workflow=str(workflow_id), type=workflow.type, turns=turns)
+    if turns < settings.turn_poison_limit or workflow.blocked_reason:
+        workflows.count_poison(connection, workflow_id)
+        return
+    reason = f"{turns} turns in a row used up their CPU time or ended the worker's process."
+    event = Event(
+        seq=workflow.last_seq + 1,
+        type=EventType.WORKFLOW_BLOCKED,
+        data={"reason": reason, "version": registry.version()},
+        recorded_at=clock.database_now(connection),
+    )
+    history.append(connection, [(workflow_id, event)])
+    workflows.advance(
+        connection,
+        [
+            Progress(
+                id=workflow_id,
+                status=workflow.status,
+                last_seq=event.seq,
+                wake_at=None,
+                blocked_reason=reason,
+                blocked_version=registry.version(),
+            )
+        ],
+    )
+    messages.park(connection, [workflow_id])

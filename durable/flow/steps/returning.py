@@ -1,0 +1,68 @@
+"""Giving claimed rows back, or closing them if their workflow no longer wants them. No `atomic` in here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.flow.steps import closing
+from durable.kernel.events import EventType
+from durable.outcomes import Claim, GiveBack, OutboxStatus, WorkflowStatus
+from durable.store import outbox, work_items, workflows
+from durable.store.outbox import Return
+from durable.store.work_items import LockedItem
+from durable.store.workflows import LockedWorkflow
+
+
+def uncounted(connection: BaseDatabaseWrapper, claims: Sequence[Claim], *, delay: timedelta) -> list[GiveBack]:
+    """Remove the items whose token holds and return their rows to pending, one delivery less; one outcome each.
+
+    A row whose workflow has asked for its cancellation is closed instead: no further attempt of it starts.
+    """
+    owners = workflows.lock(connection, {c.workflow_id for c in claims if c.single})
+    outbox.lock_ids(connection, [c.row_id for c in claims])
+    items = work_items.lock(connection, {c.row_id: c.token for c in claims})
+    work_items.delete(connection, list(items))
+    stopped = [item for item in items.values() if item.asked_to_cancel]
+    if stopped:
+        close_cancelled(connection, stopped, owners, at=clock.database_now(connection))
+    outbox.give_back(
+        connection,
+        [
+            Return(c.row_id, delay, deliveries=-1, suspect=int(c.suspect), heartbeat=items[c.row_id].heartbeat)
+            for c in claims
+            if c.row_id in items and not items[c.row_id].asked_to_cancel
+        ],
+    )
+    return [_outcome(items.get(c.row_id)) for c in claims]
+
+
+def close_cancelled(
+    connection: BaseDatabaseWrapper,
+    items: Sequence[LockedItem],
+    owners: Mapping[UUID, LockedWorkflow],
+    *,
+    at: datetime,
+) -> None:
+    """Close the (claimed, locked) rows of items that were asked to stop. A single activity's workflow ends with its row;
+    its lock is among `owners`."""
+    outbox.finish(connection, [(item.row_id, OutboxStatus.CANCELLED, 0, item.heartbeat) for item in items])
+    closing.end_singles(
+        connection,
+        [
+            (owners[item.workflow_id], EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, None, None)
+            for item in items
+            if item.single
+        ],
+        at=at,
+    )
+
+
+def _outcome(item: LockedItem | None) -> GiveBack:
+    if item is None:
+        return GiveBack.TOKEN_MISSING
+    return GiveBack.SETTLED if item.asked_to_cancel else GiveBack.PENDING

@@ -1,0 +1,53 @@
+"""Terminate a workflow from outside: it ends as cancelled, without its code being asked."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import structlog
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.errors import WorkflowClosed, WorkflowNotFound
+from durable.flow import transaction
+from durable.flow.steps import closing
+from durable.kernel.events import EventType
+from durable.outcomes import WorkflowState, WorkflowStatus
+from durable.store import workflows
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> WorkflowState:
+    """End a live workflow now. Its code does not run again; its activities are settled, and a worker that still runs
+    one learns it at its next renewal.
+
+    Commits together: the closing event (with reason, actor and what was left unread), the status, the settled rows.
+    Raises `WorkflowNotFound`, `WorkflowClosed`, `ValueError` for an empty reason.
+    """
+    if not reason.strip():
+        raise ValueError("Terminating a workflow needs a reason; it becomes part of the history.")
+    mine = uuid.uuid4().hex
+
+    def body(connection: BaseDatabaseWrapper) -> WorkflowState:
+        workflow = workflows.lock(connection, [workflow_id]).get(workflow_id)
+        if workflow is None:
+            raise WorkflowNotFound(workflow_id)
+        if not workflow.is_live:
+            if workflows.closed_by(connection, workflow_id, workflow.last_seq) == mine:
+                return WorkflowState.TERMINATED
+            raise WorkflowClosed(workflow_id, workflow.status.value, "terminate")
+        closing.end(
+            connection,
+            workflow,
+            event=EventType.WORKFLOW_CANCELLED,
+            status=WorkflowStatus.CANCELLED,
+            at=clock.database_now(connection),
+            data={"reason": reason, "actor": str(actor or ""), "terminated": True, "request": mine},
+        )
+        return WorkflowState.TERMINATED
+
+    state = transaction.own(body)
+    logger.info("workflow.terminated", workflow=str(workflow_id), reason=reason, actor=str(actor or ""))
+    return state

@@ -1,0 +1,206 @@
+"""Whose transaction it is: our own, retried as a whole, or the caller's, joined and never retried.
+
+`classify` is the one place that says which errors are worth another try; every retry in the product asks it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum
+from functools import partial
+from typing import TypeVar
+
+import structlog
+from django.db import Error as DjangoDatabaseError
+from django.db import InterfaceError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+
+T = TypeVar("T")
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+class Fault(Enum):
+    """What kind of error an exception is."""
+
+    NEW_CONNECTION = "retryable on a new connection"
+    RETRYABLE = "retryable"
+    PERMANENT = "permanent"
+
+
+class Patience(Enum):
+    """How often an own transaction is tried."""
+
+    ONCE = "once"
+    JITTERED = "five times, with jittered back-off"
+
+
+_SESSION_ENDED = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "25006"})
+_PASSING = frozenset({"40001", "40P01", "55P03", "57014"})
+_SQLITE_BUSY, _SQLITE_LOCKED = 5, 6
+_SQLITE_TEXTS = ("database is locked", "database table is locked", "database is deadlocked", "database schema is locked")
+_TRIES = 5
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '1s'"
+
+
+def classify(error: BaseException) -> Fault:
+    """Say whether the transaction that ended with `error` is worth repeating, and on which connection.
+
+    A connection that is closed, lost or refused outranks any SQLSTATE that came with it. What is not known is
+    permanent.
+    """
+    if not isinstance(error, DjangoDatabaseError | InterfaceError) and not _is_driver_error(error):
+        return Fault.PERMANENT
+    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+    if isinstance(error, InterfaceError) or type(cause).__name__ == "InterfaceError":
+        return Fault.NEW_CONNECTION
+    if type(cause).__module__.split(".")[0] == "sqlite3":
+        return _classify_sqlite(cause)
+    state: str | None = getattr(cause, "sqlstate", None)
+    if state is None:
+        # Without a SQLSTATE an operational error did not come from the server: the connection was refused or lost.
+        return Fault.NEW_CONNECTION if type(cause).__name__ == "OperationalError" else Fault.PERMANENT
+    if state in _SESSION_ENDED or state.startswith("08"):
+        return Fault.NEW_CONNECTION
+    if state in _PASSING or state.startswith("53"):
+        return Fault.RETRYABLE
+    return Fault.PERMANENT
+
+
+def _is_driver_error(error: BaseException) -> bool:
+    return type(error).__module__.split(".")[0] in {"psycopg", "sqlite3"}
+
+
+def _classify_sqlite(error: BaseException) -> Fault:
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in (_SQLITE_BUSY, _SQLITE_LOCKED):
+        return Fault.RETRYABLE
+    if type(error).__name__ == "ProgrammingError" and "closed database" in str(error):
+        return Fault.NEW_CONNECTION
+    if any(text in str(error) for text in _SQLITE_TEXTS):
+        return Fault.RETRYABLE
+    return Fault.PERMANENT
+
+
+def engine_connection() -> BaseDatabaseWrapper:
+    """This thread's connection to the database of the engine's tables."""
+    return connections[settings.database_alias]
+
+
+class Waits(Enum):
+    """Whether lock waits of a transaction are bounded from its beginning."""
+
+    BOUNDED = "bounded"
+    LATER = "bounded when the body says so"
+
+
+def own(
+    body: Callable[[BaseDatabaseWrapper], T], *, patience: Patience = Patience.JITTERED, waits: Waits = Waits.BOUNDED
+) -> T:
+    """Run `body` in a transaction of our own and answer what it answers, after the commit.
+
+    It never nests in another transaction, begins IMMEDIATE on SQLite, bounds its lock waits, and is repeated as a whole
+    on the retryable errors, on a new connection where the old one is gone. `body` must fix its ids before the first
+    try, so that a try that committed without saying so is recognised.
+    """
+    return retried(partial(_once, body, waits), patience=patience)
+
+
+def _once(body: Callable[[BaseDatabaseWrapper], T], waits: Waits) -> T:
+    connection = engine_connection()
+    with begin(connection):
+        if waits is Waits.BOUNDED:
+            bound_waits(connection)
+        return body(connection)
+
+
+def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) -> T:
+    """Run a body that begins and ends transactions of its own, and repeat it as a whole on the retryable errors.
+
+    A connection that is gone is closed, whether or not there is another try. Inside an open transaction (a test's)
+    nothing is repeated.
+    """
+    connection = engine_connection()
+    tried = 0
+    while True:
+        tried += 1
+        try:
+            return body()
+        except (DjangoDatabaseError, InterfaceError) as error:
+            fault = classify(error)
+            if fault is Fault.NEW_CONNECTION and not connection.in_atomic_block:
+                connection.close()
+            if patience is Patience.ONCE or fault is Fault.PERMANENT or tried == _TRIES or connection.in_atomic_block:
+                raise
+            logger.debug("transaction.retried", error=str(error), tried=tried)
+            time.sleep(min(_LONGEST_WAIT, _FIRST_WAIT * 2**tried) * random.uniform(0.5, 1.5))
+
+
+def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """Run a body that only reads, outside any transaction of ours, once more on a new connection if the old one is gone."""
+    connection = engine_connection()
+    try:
+        return body(connection)
+    except (DjangoDatabaseError, InterfaceError) as error:
+        if classify(error) is not Fault.NEW_CONNECTION or connection.in_atomic_block:
+            raise
+        connection.close()
+        return body(connection)
+
+
+def joined(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """Run a body that writes with one statement on PostgreSQL in the caller's transaction, or by itself if there is
+    none. Never retried: the error passes to the caller, untouched. What it wrote goes when the caller rolls back.
+    """
+    connection = engine_connection()
+    if connection.vendor == "postgresql":
+        return body(connection)
+    return joined_steps(body)
+
+
+def joined_steps(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """The same for a body of several statements: a caller who catches the error of one must not keep the others."""
+    connection = engine_connection()
+    if connection.in_atomic_block:
+        with transaction.atomic(using=connection.alias):
+            return body(connection)
+    with _immediate(connection), transaction.atomic(using=connection.alias):
+        return body(connection)
+
+
+@contextmanager
+def begin(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """One transaction of our own: never nested in a caller's, IMMEDIATE on SQLite."""
+    with _immediate(connection), transaction.atomic(using=connection.alias, durable=True):
+        yield
+
+
+def bound_waits(connection: BaseDatabaseWrapper) -> None:
+    """From here on, let a lock that does not come within a second end the transaction with a retryable error.
+
+    On SQLite the wait is at BEGIN, and the host's busy timeout bounds it.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute(_LOCK_TIMEOUT)
+
+
+@contextmanager
+def _immediate(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Make the next BEGIN on SQLite take the write lock at once, whatever the host's settings say: a transaction that
+    begins by reading and then writes can not wait for the lock, it fails."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    before = connection.transaction_mode
+    connection.transaction_mode = "IMMEDIATE"
+    try:
+        yield
+    finally:
+        connection.transaction_mode = before

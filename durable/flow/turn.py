@@ -1,0 +1,295 @@
+"""The turn: feed new messages and due timers to workflows' code, and write what it asked for. A batch, one transaction.
+
+Cold workflows are replayed before the transaction, and `last_seq` is compared under the lock. Code runs inside the
+transaction: it is pure, short and bounded. What is suspended is cached only after the commit was confirmed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+
+import structlog
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.conf import settings
+from durable.errors import NotRegistered, PoisonTurn, WorkflowBlocked
+from durable.flow import transaction
+from durable.flow.steps import closing, feeding, poison
+from durable.flow.steps.plan import Plan
+from durable.flow.transaction import Patience
+from durable.kernel.cache import Cache
+from durable.kernel.events import INPUTS, RECORDS, Event, EventType, MessageKind
+from durable.kernel.execution import Execution, Limits
+from durable.kernel.registry import registry
+from durable.outcomes import OutboxStatus, TurnReport, WorkflowStatus
+from durable.store import history, messages, outbox, work_items, workflows
+from durable.store.messages import DueMessage
+from durable.store.workflows import LockedWorkflow
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+Note = Callable[[uuid.UUID | None], None]
+
+# An event of one of these types says that the first activation has been; the marks of operators may come before it.
+_BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
+_CODE_FOR = 0.05
+_UNKNOWN_TYPE_WAITS = timedelta(seconds=5)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one call works on. Executions in here belong to it until the commit."""
+
+    executions: dict[uuid.UUID, Execution] = field(default_factory=dict)
+    verdicts: dict[uuid.UUID, WorkflowBlocked] = field(default_factory=dict)
+    started: dict[uuid.UUID, Event] = field(default_factory=dict)
+    seen: dict[uuid.UUID, int] = field(default_factory=dict)
+    unknown: set[uuid.UUID] = field(default_factory=set)
+    overran: list[uuid.UUID] = field(default_factory=list)
+
+    def drop(self, cache: Cache) -> None:
+        """Close every execution that is still in here, and take it from the cache."""
+        for owner, execution in self.executions.items():
+            cache.drop(owner)
+            execution.close()
+        self.executions.clear()
+
+
+def turn(*, cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note) -> TurnReport:
+    """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
+
+    Commits together, for each: events, staged rows, cancellations, `wake_at`, settled rows, the status, and the removal
+    of exactly the messages that were read. `note` is told whose code is about to run, and `None` afterwards: a turn that
+    kills its process leaves its name there. Any error drops every coroutine of the batch and is raised; retryable ones
+    are tried again, from cold, before that. Workflows with counted poison turns are turned alone.
+    """
+    return transaction.retried(partial(_turn_once, cache, queues, limit, note))
+
+
+def _turn_once(cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note) -> TurnReport:
+    candidates = transaction.reading(partial(_candidates, queues=queues, limit=limit))
+    if not candidates:
+        return TurnReport()
+    batch = _Batch()
+    try:
+        transaction.reading(lambda connection: _prepare(connection, cache, candidates, batch, note))
+        chosen = [owner for owner in candidates if owner not in batch.overran]
+        plans, report = transaction.own(
+            lambda connection: _turn(connection, chosen, batch, limit, note), patience=Patience.ONCE
+        )
+    except BaseException:
+        note(None)
+        batch.drop(cache)
+        raise
+    _keep(cache, batch, plans)
+    for owner in [*batch.overran, *(plan.workflow.id for plan in plans if plan.poisoned)]:
+        transaction.own(partial(poison.count, workflow_id=owner))
+    return report
+
+
+def _keep(cache: Cache, batch: _Batch, plans: Sequence[Plan]) -> None:
+    """After the commit: keep what stands where its history stands, and what was prepared and not touched; drop the rest."""
+    planned = {plan.workflow.id: plan for plan in plans}
+    for owner, execution in list(batch.executions.items()):
+        plan = planned.get(owner)
+        if plan is None:
+            keeps = owner in batch.seen and execution.last_seq == batch.seen[owner] and owner not in batch.overran
+        else:
+            keeps = plan.execution is execution and plan.closing is None and execution.last_seq == plan.last_seq
+        if keeps and owner not in batch.verdicts:
+            cache.put(batch.executions.pop(owner))
+    batch.drop(cache)
+
+
+def _candidates(
+    connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None, limit: int
+) -> list[uuid.UUID]:
+    """Who has something due, earliest first. Deeper than the batch, so that what others hold does not hide the rest."""
+    found = messages.owners_of_due(connection, limit=limit * 4, queues=queues)
+    found += workflows.owners_of_due_timers(connection, limit=limit * 2, queues=queues)
+    found.sort(key=lambda entry: entry[1])
+    return list(dict.fromkeys(owner for owner, _ in found))[: limit * 2]
+
+
+def _prepare(
+    connection: BaseDatabaseWrapper, cache: Cache, candidates: list[uuid.UUID], batch: _Batch, note: Note
+) -> None:
+    """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates` all
+    but one if that one has to be turned alone."""
+    looked = workflows.look(connection, candidates)
+    suspected = {owner for owner, workflow in looked.items() if workflow.poison_turns}
+    if candidates[0] in suspected:
+        del candidates[1:]
+    else:
+        candidates[:] = [owner for owner in candidates if owner not in suspected]
+    cold: list[LockedWorkflow] = []
+    for owner in candidates:
+        workflow = looked.get(owner)
+        if workflow is None or not _is_turnable(workflow):
+            continue
+        execution = cache.get(owner)
+        if execution is not None and execution.last_seq == workflow.last_seq and execution.lease == workflow.lease:
+            batch.executions[owner] = execution
+            batch.seen[owner] = execution.last_seq
+            continue
+        cache.drop(owner)
+        cold.append(workflow)
+    histories = history.read_leases(connection, [workflow.id for workflow in cold])
+    for workflow in cold:
+        _replay(workflow, histories.get(workflow.id, []), batch, note)
+
+
+def _is_turnable(workflow: LockedWorkflow) -> bool:
+    """Live, running, and not marked as blocked, unless a deploy has offered it again."""
+    if workflow.status is not WorkflowStatus.RUNNING:
+        return False
+    return not workflow.blocked_reason or workflow.blocked_version == ""
+
+
+def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: _Batch, note: Note) -> None:
+    try:
+        definition = registry.workflow(workflow.type)
+    except NotRegistered:
+        batch.unknown.add(workflow.id)
+        return
+    execution = Execution.begin(
+        definition,
+        workflow_id=workflow.id,
+        lease=workflow.lease,
+        codec=settings.codec(),
+        limits=Limits(cpu_for=settings.turn_cpu_for, max_events=settings.max_history_events),
+        cpu_clock=time.thread_time,
+    )
+    batch.executions[workflow.id] = execution
+    batch.started[workflow.id] = events[0]
+    batch.seen[workflow.id] = events[-1].seq
+    if not any(event.type in _BEGUN for event in events):
+        return
+    note(workflow.id)
+    try:
+        execution.replay(events)
+    except WorkflowBlocked as error:
+        batch.verdicts[workflow.id] = error
+    except PoisonTurn:
+        batch.overran.append(workflow.id)
+    finally:
+        note(None)
+
+
+def _turn(
+    connection: BaseDatabaseWrapper, candidates: Sequence[uuid.UUID], batch: _Batch, limit: int, note: Note
+) -> tuple[list[Plan], TurnReport]:
+    locked = workflows.lock_free(connection, candidates, limit=limit)
+    if not locked:
+        return [], TurnReport()
+    at = clock.database_now(connection)
+    due = messages.due_of(connection, locked)
+    until = time.perf_counter() + _CODE_FOR
+    plans: list[Plan] = []
+    ended: list[uuid.UUID] = []
+    waiting: list[uuid.UUID] = []
+    unknown: list[LockedWorkflow] = []
+    deferred = 0
+    for owner in sorted(locked, key=candidates.index):
+        workflow = locked[owner]
+        if not workflow.is_live:
+            ended.append(owner)
+        elif not _is_turnable(workflow):
+            waiting.append(owner)
+        elif owner in batch.unknown:
+            unknown.append(workflow)
+        elif batch.seen.get(owner) != workflow.last_seq or time.perf_counter() > until:
+            deferred += 1
+        else:
+            plans.append(_decide(Plan(workflow, at), due.get(owner, []), batch, note, until))
+    plans += [_judge_unknown(Plan(workflow, at), due.get(workflow.id, [])) for workflow in unknown]
+    _write(connection, plans, ended=ended, waiting=waiting)
+    return plans, TurnReport(
+        workflows=len(plans),
+        messages=sum(len(plan.consumed) for plan in plans),
+        staged=sum(len(plan.rows) for plan in plans),
+        closed=sum(plan.closing is not None for plan in plans),
+        deferred=deferred,
+    )
+
+
+def _decide(plan: Plan, due: Sequence[DueMessage], batch: _Batch, note: Note, until: float) -> Plan:
+    """Run one workflow's code on what is due for it."""
+    owner = plan.workflow.id
+    if owner in batch.verdicts:
+        feeding.block(plan, batch.verdicts[owner])
+        return plan
+    start = next((message for message in due if message.kind is MessageKind.START), None)
+    if start is not None and start.due > plan.at:
+        feeding.await_start(plan, start, due)
+        return plan
+    note(owner)
+    try:
+        feeding.feed(
+            plan,
+            batch.executions[owner],
+            due if start is None else [start, *(message for message in due if message is not start)],
+            started=batch.started.get(owner),
+            max_events=settings.max_history_events,
+            has_time=lambda: time.perf_counter() <= until,
+        )
+    finally:
+        note(None)
+    if plan.workflow.blocked_reason and plan.execution is not None and plan.closing is None:
+        plan.note(EventType.WORKFLOW_UNBLOCKED, {"reason": "This version of the code can go on behind the history."})
+    return plan
+
+
+def _judge_unknown(plan: Plan, due: Sequence[DueMessage]) -> Plan:
+    """No code of this type is known here: wait for a deploy to bring it, and show it to staff when it does not."""
+    since = min([message.created_at for message in due], default=plan.workflow.wake_at or plan.at)
+    if plan.at - since >= settings.unknown_handler_for:
+        feeding.block(plan, WorkflowBlocked(f"No workflow named {plan.workflow.type!r} is registered."))
+    else:
+        plan.later = {message.id: max(message.due, plan.at + _UNKNOWN_TYPE_WAITS) for message in due}
+        plan.unknown = True
+    return plan
+
+
+def _write(
+    connection: BaseDatabaseWrapper, plans: Sequence[Plan], *, ended: list[uuid.UUID], waiting: list[uuid.UUID]
+) -> None:
+    """All that one batch of turns changes: a constant number of statements."""
+    outbox.stage(connection, [row for plan in plans for row in plan.rows])
+    _cancel(connection, [plan for plan in plans if plan.cancelled])
+    closed = [plan.workflow.id for plan in plans if plan.closing is not None]
+    closing.settle(connection, closed)
+    unread = closing.take_unread(connection, closed, read=[id for plan in plans for id in plan.consumed])
+    events = []
+    for plan in plans:
+        events += [(plan.workflow.id, event) for event in plan.events]
+        if plan.closing is not None:
+            events.append((plan.workflow.id, plan.closing_event(unread.get(plan.workflow.id, []))))
+    history.append(connection, events)
+    workflows.advance(connection, [progress for plan in plans if (progress := plan.progress()) is not None])
+    workflows.wake_later(connection, [plan.workflow.id for plan in plans if plan.unknown], by=_UNKNOWN_TYPE_WAITS)
+    workflows.sleep(connection, waiting)
+    messages.park(connection, [*waiting, *(plan.workflow.id for plan in plans if plan.blocked)])
+    messages.put_off(connection, {id: until for plan in plans for id, until in plan.later.items()})
+    for owner, kind, _ in messages.clear(connection, ended):
+        logger.warning("message.of_ended_workflow_removed", workflow=str(owner), kind=kind)
+
+
+def _cancel(connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> None:
+    """Activities that nobody awaits any more: pending rows are closed, running ones asked to stop, and dead letters,
+    which the code has now settled by itself, marked as judged."""
+    if not plans:
+        return
+    wanted = {plan.workflow.id: (plan.workflow.lease, plan.cancelled) for plan in plans}
+    rows = outbox.of_ordinals(connection, wanted)
+    out = [row.id for row in rows.values() if row.status is OutboxStatus.CLAIMED]
+    work_items.lock_of_rows(connection, out)
+    work_items.ask_to_cancel(connection, out)
+    outbox.cancel(connection, [row.id for row in rows.values() if row.status is OutboxStatus.PENDING])
+    outbox.mark_judged(connection, [row.id for row in rows.values() if row.status is OutboxStatus.FAILED])

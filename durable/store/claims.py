@@ -1,0 +1,149 @@
+"""The claim: due pending rows become deliveries under a token."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import F
+
+from durable import clock
+from durable.models import OutboxRow
+from durable.models.fields import moment_from_database
+from durable.outcomes import Claim
+from durable.store import sql
+
+_RETURNING = (
+    "id, workflow_id, lease, ordinal, activity, input, options, deliveries, delivery_failures, delivery_budget, "
+    "attempts, attempt_budget, last_heartbeat, suspect, "
+)
+
+
+def lock_due(
+    connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None, suspects: bool
+) -> list[int]:
+    """Lock due pending rows that nobody else holds, in claim order: higher priority, then earlier due, then id.
+
+    Suspects and the others are two sets: a suspect is delivered alone. The limit is a literal in the statement, since
+    as a parameter it would be planned anew each time or, worse, generically.
+    """
+    rows = (
+        OutboxRow.objects.using(connection.alias)
+        .claimable()
+        .select_for_update(no_key=True, skip_locked=True)
+        .filter(suspect=suspects, visible_after__lte=clock.Now())
+    )
+    if queues is not None:
+        rows = rows.filter(queue__in=queues)
+    order = ("visible_after", "id") if suspects else (F("priority").desc(), "visible_after", "id")
+    return list(rows.order_by(*order).values_list("id", flat=True)[:limit])
+
+
+def take(
+    connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
+) -> list[Claim]:
+    """Turn (locked) due rows into deliveries: counted, and each with its work item. One statement on PostgreSQL, two
+    on SQLite.
+
+    The token is fresh for this call; together with the row it names one delivery and no other.
+    """
+    if sql.is_postgresql(connection):
+        rows = _take_postgresql(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
+    else:
+        rows = _take_sqlite(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
+    claims = {row[0]: _claim(row, token, worker) for row in rows}
+    return [claims[row_id] for row_id in row_ids if row_id in claims]
+
+
+def _take_postgresql(
+    connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
+) -> list[tuple[Any, ...]]:
+    now, now_params = clock.now_sql(connection)
+    until, until_params = clock.now_sql(connection, lease_for)
+    return sql.fetch(
+        connection,
+        f"""
+        WITH taken AS (
+            UPDATE durable_outboxrow SET status = 'claimed', claimed_at = {now}, deliveries = deliveries + 1
+            WHERE id = ANY(%s) AND status = 'pending' AND NOT paused
+            RETURNING *
+        ), items AS (
+            INSERT INTO durable_workitem (outbox_row_id, workflow_id, lock_token, locked_until, worker, attempts,
+                attempt_budget, delivery_failures, delivery_budget, single)
+            SELECT t.id, t.workflow_id, %s, {until}, %s, t.attempts, t.attempt_budget, t.delivery_failures,
+                t.delivery_budget, w.single
+            FROM taken t JOIN durable_workflow w ON w.id = t.workflow_id
+            RETURNING outbox_row_id, single
+        )
+        SELECT {_RETURNING} {sql.moment(connection, "created_at")}, single
+        FROM taken JOIN items ON outbox_row_id = id
+        """,
+        [*now_params, row_ids, token, *until_params, worker],
+    )
+
+
+def _take_sqlite(
+    connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
+) -> list[tuple[Any, ...]]:
+    now, now_params = clock.now_sql(connection)
+    until, until_params = clock.now_sql(connection, lease_for)
+    condition, ids = sql.among(connection, "id", row_ids)
+    rows = sql.fetch(
+        connection,
+        f"UPDATE durable_outboxrow SET status = 'claimed', claimed_at = {now}, deliveries = deliveries + 1 "
+        f"WHERE {condition} AND status = 'pending' AND NOT paused "
+        f"RETURNING {_RETURNING} created_at, (SELECT single FROM durable_workflow w WHERE w.id = workflow_id)",
+        [*now_params, *ids],
+    )
+    condition, ids = sql.among(connection, "r.id", [row[0] for row in rows])
+    sql.execute(
+        connection,
+        "INSERT INTO durable_workitem (outbox_row_id, workflow_id, lock_token, locked_until, worker, attempts, "
+        "attempt_budget, delivery_failures, delivery_budget, single) "
+        f"SELECT r.id, r.workflow_id, %s, {until}, %s, r.attempts, r.attempt_budget, r.delivery_failures, "
+        "r.delivery_budget, w.single FROM durable_outboxrow r JOIN durable_workflow w ON w.id = r.workflow_id "
+        f"WHERE {condition}",
+        [token.hex, *until_params, worker, *ids],
+    )
+    return rows
+
+
+def taken_under(connection: BaseDatabaseWrapper, token: uuid.UUID, worker: str) -> list[Claim]:
+    """The deliveries that a former try has made under this token without learning that it committed."""
+    rows = sql.fetch(
+        connection,
+        f"SELECT {', '.join('r.' + name for name in _RETURNING.rstrip(', ').split(', '))}, "
+        f"{sql.moment(connection, 'r.created_at')}, i.single "
+        "FROM durable_workitem i JOIN durable_outboxrow r ON r.id = i.outbox_row_id "
+        "WHERE i.lock_token = %s ORDER BY r.id",
+        [sql.param(connection, token)],
+    )
+    return [_claim(row, token, worker) for row in rows]
+
+
+def _claim(row: tuple[Any, ...], token: uuid.UUID, worker: str) -> Claim:
+    created_at = moment_from_database(row[14])
+    assert created_at is not None
+    return Claim(
+        row_id=row[0],
+        token=token,
+        workflow_id=sql.as_uuid(row[1]),
+        lease=row[2],
+        ordinal=row[3],
+        activity=row[4],
+        payload=row[5],
+        options=json.loads(row[6]),
+        delivery=row[7],
+        delivery_failures=row[8],
+        delivery_budget=row[9],
+        attempts=row[10],
+        attempt_budget=row[11],
+        last_heartbeat=row[12],
+        suspect=bool(row[13]),
+        created_at=created_at,
+        worker=worker,
+        single=bool(row[15]),
+    )

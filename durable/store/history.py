@@ -1,0 +1,82 @@
+"""Appending to and reading from histories. Nothing is ever changed in one."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel import wire
+from durable.kernel.events import Event, EventType
+from durable.models.fields import moment_from_database
+from durable.store import sql
+
+_GIVEN = sql.RowSet(
+    [
+        ("workflow_id", "uuid"),
+        ("seq", "int"),
+        ("type", "text"),
+        ("ordinal", "int"),
+        ("data", "text"),
+        ("recorded_at", "timestamptz"),
+    ]
+)
+_APPEND = """
+INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
+SELECT workflow_id, seq, type, ordinal, data, recorded_at FROM {given}
+"""
+
+
+def append(connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]) -> None:
+    """Append events, each to the workflow it stands beside. One statement; the workflows are locked by the caller."""
+    if not events:
+        return
+    rows = [(owner, e.seq, e.type.value, e.ordinal, wire.dump(e.data), e.recorded_at) for owner, e in events]
+    sql.execute(connection, _APPEND.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows))
+
+
+_COLUMNS = "e.workflow_id, e.seq, e.type, e.ordinal, e.data, {recorded_at}"
+
+
+def read_leases(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, list[Event]]:
+    """The events of the current lease of each workflow, in order. One statement."""
+    condition, params = sql.among(connection, "w.id", workflow_ids)
+    columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
+    rows = sql.fetch(
+        connection,
+        f"SELECT {columns} FROM durable_workflow w JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.lease_seq "
+        f"WHERE {condition} ORDER BY e.workflow_id, e.seq",
+        params,
+    )
+    histories: dict[uuid.UUID, list[Event]] = defaultdict(list)
+    for row in rows:
+        histories[sql.as_uuid(row[0])].append(_event(row))
+    return dict(histories)
+
+
+def read(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list[Event]:
+    """One page of a history: at most `limit` events behind `after`, in order."""
+    columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
+    rows = sql.fetch(
+        connection,
+        f"SELECT {columns} FROM durable_event e WHERE e.workflow_id = %s AND e.seq > %s ORDER BY e.seq LIMIT {int(limit)}",
+        [sql.param(connection, workflow_id), after],
+    )
+    return [_event(row) for row in rows]
+
+
+def _event(row: tuple[object, ...]) -> Event:
+    _, seq, kind, ordinal, data, recorded_at = row
+    moment = moment_from_database(recorded_at)
+    assert moment is not None
+    return Event(
+        seq=cast(int, seq),
+        type=EventType(cast(str, kind)),
+        data=json.loads(cast(str, data)),
+        recorded_at=moment,
+        ordinal=cast("int | None", ordinal),
+    )

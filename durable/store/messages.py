@@ -1,0 +1,183 @@
+"""What waits for workflows' next turns."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.kernel.events import MessageKind
+from durable.models.fields import moment_from_database
+from durable.store import sql
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to insert, due at once."""
+
+    workflow_id: uuid.UUID
+    lease: int
+    kind: MessageKind
+    payload: str
+    ordinal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DueMessage:
+    """A message as a turn reads it."""
+
+    id: int
+    workflow_id: uuid.UUID
+    lease: int
+    kind: MessageKind
+    ordinal: int | None
+    payload: str
+    due: datetime
+    created_at: datetime
+
+
+_GIVEN = sql.RowSet(
+    [("workflow_id", "uuid"), ("lease", "int"), ("kind", "text"), ("ordinal", "int"), ("payload", "text")]
+)
+
+
+def insert(connection: BaseDatabaseWrapper, new: Sequence[NewMessage]) -> None:
+    """Insert messages that are due now. One statement."""
+    if not new:
+        return
+    now, now_params = clock.now_sql(connection)
+    rows = [(m.workflow_id, m.lease, m.kind.value, m.ordinal, m.payload) for m in new]
+    sql.execute(
+        connection,
+        "INSERT INTO durable_message (workflow_id, lease, kind, ordinal, payload, visible_at, created_at, parked) "
+        f"SELECT workflow_id, lease, kind, ordinal, payload, {now}, {now}, false FROM {_GIVEN.source(connection)}",
+        [*now_params, *now_params, *_GIVEN.params(connection, rows)],
+    )
+
+
+def insert_for_live(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, kind: MessageKind, payload: str, *, dedup: str | None
+) -> int:
+    """Insert a message if the workflow is live; parked while it is paused or blocked. Answers how many went in.
+
+    One statement: the look at the status and the insert can not be pulled apart. A message with a `dedup` that the
+    workflow has already received is not inserted again.
+    """
+    now, now_params = clock.now_sql(connection)
+    text = "::text" if sql.is_postgresql(connection) else ""
+    return sql.execute(
+        connection,
+        "INSERT INTO durable_message (workflow_id, lease, kind, payload, visible_at, created_at, parked, dedup) "
+        f"SELECT id, lease, %s{text}, %s{text}, {now}, {now}, status = 'paused' OR blocked_reason <> '', %s{text} "
+        "FROM durable_workflow WHERE id = %s AND status IN ('running', 'paused') ON CONFLICT DO NOTHING",
+        [kind.value, payload, *now_params, *now_params, dedup, sql.param(connection, workflow_id)],
+    )
+
+
+def owners_of_due(
+    connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None
+) -> list[tuple[uuid.UUID, datetime]]:
+    """Workflows with a due message that is not parked, earliest first, each with the moment; at most `limit` messages deep."""
+    now, params = clock.now_sql(connection)
+    join = condition = ""
+    if queues is not None:
+        condition, more = sql.among(connection, "w.queue", queues)
+        condition = f" AND {condition}"
+        join = " JOIN durable_workflow w ON w.id = m.workflow_id"
+        params = [*params, *more]
+    rows = sql.fetch(
+        connection,
+        f"SELECT m.workflow_id, {sql.moment(connection, 'm.visible_at')} FROM durable_message m{join} "
+        f"WHERE NOT m.parked AND m.visible_at <= {now}{condition} ORDER BY m.visible_at, m.id LIMIT {int(limit)}",
+        params,
+    )
+    found: dict[uuid.UUID, datetime] = {}
+    for owner, due in rows:
+        found.setdefault(sql.as_uuid(owner), _moment(due))
+    return list(found.items())
+
+
+def due_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, list[DueMessage]]:
+    """The due messages of locked workflows, each list ordered by (due, id), and a start message even before it is due:
+    it says that the workflow has not begun. Parked ones are included: the caller asks for workflows that it is about to
+    turn. One statement, to be run after the one that took the locks."""
+    now, params = clock.now_sql(connection)
+    condition, more = sql.among(connection, "workflow_id", workflow_ids)
+    rows = sql.fetch(
+        connection,
+        "SELECT id, workflow_id, lease, kind, ordinal, payload, "
+        f"{sql.moment(connection, 'visible_at')}, {sql.moment(connection, 'created_at')} "
+        f"FROM durable_message WHERE (visible_at <= {now} OR kind = 'start') AND {condition} ORDER BY workflow_id, visible_at, id",
+        [*params, *more],
+    )
+    found: dict[uuid.UUID, list[DueMessage]] = {}
+    for row in rows:
+        message = DueMessage(
+            id=row[0],
+            workflow_id=sql.as_uuid(row[1]),
+            lease=row[2],
+            kind=MessageKind(row[3]),
+            ordinal=row[4],
+            payload=row[5],
+            due=_moment(row[6]),
+            created_at=_moment(row[7]),
+        )
+        found.setdefault(message.workflow_id, []).append(message)
+    return found
+
+
+def delete(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
+    """Remove exactly these messages: the ones a turn has consumed. Their workflows are locked by the caller."""
+    if ids:
+        condition, params = sql.among(connection, "id", sorted(ids))
+        sql.execute(connection, f"DELETE FROM durable_message WHERE {condition}", params)
+
+
+def park(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
+    """Take every message of these (locked) workflows out of the due ones, until `unpark`."""
+    if workflow_ids:
+        condition, params = sql.among(connection, "workflow_id", workflow_ids)
+        sql.execute(connection, f"UPDATE durable_message SET parked = true WHERE NOT parked AND {condition}", params)
+
+
+def unpark(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
+    """Give the parked messages of these (locked) workflows back."""
+    if workflow_ids:
+        condition, params = sql.among(connection, "workflow_id", workflow_ids)
+        sql.execute(connection, f"UPDATE durable_message SET parked = false WHERE parked AND {condition}", params)
+
+
+_PUT_OFF = sql.RowSet([("id", "bigint"), ("until", "timestamptz")])
+
+
+def put_off(connection: BaseDatabaseWrapper, later: Mapping[int, datetime]) -> None:
+    """Make messages of (locked) workflows due later, each at its own moment. One statement."""
+    if later:
+        sql.execute(
+            connection,
+            f"UPDATE durable_message AS m SET visible_at = given.until FROM {_PUT_OFF.source(connection)} "
+            "WHERE m.id = given.id",
+            _PUT_OFF.params(connection, list(later.items())),
+        )
+
+
+def clear(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> list[tuple[uuid.UUID, str, str]]:
+    """Remove every message of these closing (locked) workflows; answer (workflow, kind, payload) of what was removed."""
+    if not workflow_ids:
+        return []
+    condition, params = sql.among(connection, "workflow_id", workflow_ids)
+    rows: list[tuple[Any, ...]] = sql.fetch(
+        connection, f"DELETE FROM durable_message WHERE {condition} RETURNING workflow_id, kind, payload", params
+    )
+    return [(sql.as_uuid(row[0]), row[1], row[2]) for row in rows]
+
+
+def _moment(value: Any) -> datetime:
+    moment = moment_from_database(value)
+    assert moment is not None
+    return moment

@@ -1,0 +1,383 @@
+"""Outbox rows: staging, locking, and every transition but the claim (`store/claims.py`).
+
+Each transition is one guarded statement over rows that the caller has locked, in id order, with `lock`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel import wire
+from durable import clock
+from durable.models import OutboxRow
+from durable.outcomes import Cause, OutboxStatus
+from durable.store import sql
+
+
+@dataclass(frozen=True, slots=True)
+class NewRow:
+    """An activity to stage."""
+
+    workflow_id: uuid.UUID
+    lease: int
+    ordinal: int
+    activity: str
+    payload: str
+    options: Mapping[str, Any]
+    queue: str
+    priority: int
+    attempt_budget: int
+    delivery_budget: int
+
+
+_STAGED = sql.RowSet(
+    [
+        ("workflow_id", "uuid"),
+        ("lease", "int"),
+        ("ordinal", "int"),
+        ("activity", "text"),
+        ("payload", "text"),
+        ("options", "text"),
+        ("queue", "text"),
+        ("priority", "int"),
+        ("attempt_budget", "int"),
+        ("delivery_budget", "int"),
+    ]
+)
+
+
+def stage(connection: BaseDatabaseWrapper, new: Sequence[NewRow]) -> None:
+    """Insert pending rows, due now. One statement; their workflows are locked by the caller."""
+    if not new:
+        return
+    now, now_params = clock.now_sql(connection)
+    rows = [
+        (
+            n.workflow_id,
+            n.lease,
+            n.ordinal,
+            n.activity,
+            n.payload,
+            wire.dump(dict(n.options)),
+            n.queue,
+            n.priority,
+            n.attempt_budget,
+            n.delivery_budget,
+        )
+        for n in new
+    ]
+    sql.execute(
+        connection,
+        "INSERT INTO durable_outboxrow (workflow_id, lease, ordinal, activity, input, options, namespace, queue, "
+        "status, paused, suspect, priority, visible_after, created_at, deliveries, delivery_failures, delivery_budget, "
+        "attempts, attempt_budget, failure_delivered, cause, redrive_count) "
+        f"SELECT workflow_id, lease, ordinal, activity, payload, options, '', queue, 'pending', false, false, priority, "
+        f"{now}, {now}, 0, 0, delivery_budget, 0, attempt_budget, false, '', 0 FROM {_STAGED.source(connection)}",
+        [*now_params, *now_params, *_STAGED.params(connection, rows)],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LockedRow:
+    """An outbox row as read under its lock."""
+
+    id: int
+    workflow_id: uuid.UUID
+    lease: int
+    ordinal: int
+    activity: str
+    status: OutboxStatus
+    options: Mapping[str, Any]
+    deliveries: int
+    delivery_failures: int
+    delivery_budget: int
+    attempts: int
+
+
+_FIELDS = (
+    "id",
+    "workflow_id",
+    "lease",
+    "ordinal",
+    "activity",
+    "status",
+    "options",
+    "deliveries",
+    "delivery_failures",
+    "delivery_budget",
+    "attempts",
+)
+
+
+def _locked(row: tuple[Any, ...]) -> LockedRow:
+    return LockedRow(*row[:5], OutboxStatus(row[5]), *row[6:])
+
+
+def lock(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> dict[int, LockedRow]:
+    """Lock rows in id order, waiting for each."""
+    rows = (
+        OutboxRow.objects.using(connection.alias)
+        .select_for_update(no_key=True)
+        .filter(id__in=list(ids))
+        .order_by("id")
+        .values_list(*_FIELDS)
+    )
+    return {row[0]: _locked(row) for row in rows}
+
+
+def lock_ids(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> None:
+    """Lock rows in id order, for a verb that needs no look at them."""
+    list(
+        OutboxRow.objects.using(connection.alias)
+        .select_for_update(no_key=True)
+        .filter(id__in=list(ids))
+        .order_by("id")
+        .values_list("id", flat=True)
+    )
+
+
+def lock_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[int, LockedRow]:
+    """Lock, in id order, all rows of these (locked) workflows that are pending, claimed, or dead letters."""
+    rows = (
+        OutboxRow.objects.using(connection.alias)
+        .select_for_update(no_key=True)
+        .filter(
+            workflow_id__in=list(workflow_ids),
+            status__in=[OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value, OutboxStatus.FAILED.value],
+        )
+        .order_by("id")
+        .values_list(*_FIELDS)
+    )
+    return {row[0]: _locked(row) for row in rows}
+
+
+_FINISHED = sql.RowSet([("id", "bigint"), ("status", "text"), ("counts", "int"), ("heartbeat", "text")])
+
+
+def finish(connection: BaseDatabaseWrapper, endings: Sequence[tuple[int, OutboxStatus, int, str | None]]) -> None:
+    """Close claimed rows as done or cancelled: (id, status, attempts to count, last heartbeat). One statement."""
+    if endings:
+        rows = [(row_id, status.value, counts, heartbeat) for row_id, status, counts, heartbeat in endings]
+        sql.execute(
+            connection,
+            "UPDATE durable_outboxrow AS r SET status = given.status, attempts = r.attempts + given.counts, "
+            "last_heartbeat = coalesce(given.heartbeat, r.last_heartbeat), suspect = false "
+            f"FROM {_FINISHED.source(connection)} WHERE r.id = given.id AND r.status = 'claimed'",
+            _FINISHED.params(connection, rows),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """A claimed row that goes back to pending, due after `delay`."""
+
+    id: int
+    delay: timedelta
+    attempts: int = 0
+    failures: int = 0
+    deliveries: int = 0
+    suspect: int = 0
+    cause: str = ""
+    heartbeat: str | None = None
+
+
+_RETURNED = sql.RowSet(
+    [
+        ("id", "bigint"),
+        ("delay", "bigint"),
+        ("attempts", "int"),
+        ("failures", "int"),
+        ("deliveries", "int"),
+        ("suspect", "int"),
+        ("cause", "text"),
+        ("heartbeat", "text"),
+        ("due", "text"),
+    ]
+)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def give_back(connection: BaseDatabaseWrapper, returns: Sequence[Return]) -> None:
+    """Return claimed rows to pending, each with its own delay and counts. One statement."""
+    if not returns:
+        return
+    if sql.is_postgresql(connection):
+        now, params = clock.now_sql(connection)
+        due = f"{now} + given.delay * interval '1 microsecond'"
+        moments: list[str | None] = [None] * len(returns)
+    else:
+        due, params = "given.due", []
+        moments = [sql.param(connection, clock.host_now() + r.delay) for r in returns]
+    rows = [
+        (r.id, r.delay // _MICROSECOND, r.attempts, r.failures, r.deliveries, r.suspect, r.cause, r.heartbeat, moment)
+        for r, moment in zip(returns, moments, strict=True)
+    ]
+    sql.execute(
+        connection,
+        f"UPDATE durable_outboxrow AS r SET status = 'pending', claimed_at = NULL, visible_after = {due}, "
+        "attempts = r.attempts + given.attempts, delivery_failures = r.delivery_failures + given.failures, "
+        "deliveries = r.deliveries + given.deliveries, suspect = (given.suspect = 1), "
+        "cause = given.cause, last_heartbeat = coalesce(given.heartbeat, r.last_heartbeat) "
+        f"FROM {_RETURNED.source(connection)} WHERE r.id = given.id AND r.status = 'claimed'",
+        [*params, *_RETURNED.params(connection, rows)],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """A row that becomes a dead letter. `delivered` says whether the workflow is told in the same transaction."""
+
+    id: int
+    cause: Cause
+    delivered: int
+    failures: int = 0
+    attempts: int = 0
+    heartbeat: str | None = None
+
+
+_BURIED = sql.RowSet(
+    [
+        ("id", "bigint"),
+        ("cause", "text"),
+        ("delivered", "int"),
+        ("failures", "int"),
+        ("attempts", "int"),
+        ("heartbeat", "text"),
+    ]
+)
+
+
+def bury(connection: BaseDatabaseWrapper, buried: Sequence[Bury]) -> None:
+    """Make claimed rows dead letters, with cause, time and marker. One statement."""
+    if buried:
+        now, params = clock.now_sql(connection)
+        rows = [(b.id, b.cause.value, b.delivered, b.failures, b.attempts, b.heartbeat) for b in buried]
+        sql.execute(
+            connection,
+            f"UPDATE durable_outboxrow AS r SET status = 'failed', dead_lettered_at = {now}, cause = given.cause, "
+            "failure_delivered = (given.delivered = 1), delivery_failures = r.delivery_failures + given.failures, "
+            "attempts = r.attempts + given.attempts, suspect = false, "
+            "last_heartbeat = coalesce(given.heartbeat, r.last_heartbeat) "
+            f"FROM {_BURIED.source(connection)} WHERE r.id = given.id AND r.status = 'claimed'",
+            [*params, *_BURIED.params(connection, rows)],
+        )
+
+
+def cancel(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
+    """Close (locked) rows that are pending, claimed or dead letters as cancelled. One statement."""
+    if ids:
+        condition, params = sql.among(connection, "id", sorted(ids))
+        sql.execute(
+            connection,
+            "UPDATE durable_outboxrow SET status = 'cancelled', suspect = false "
+            f"WHERE status IN ('pending', 'claimed', 'failed') AND {condition}",
+            params,
+        )
+
+
+def mark_judged(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
+    """Say of (locked) dead letters that their workflow has settled the activity by itself. One statement."""
+    if ids:
+        condition, params = sql.among(connection, "id", sorted(ids))
+        sql.execute(
+            connection,
+            f"UPDATE durable_outboxrow SET failure_delivered = true WHERE status = 'failed' AND {condition}",
+            params,
+        )
+
+
+_FAILED = sql.RowSet(
+    [
+        ("row_id", "bigint"),
+        ("number", "int"),
+        ("worker", "text"),
+        ("started_at", "timestamptz"),
+        ("cause", "text"),
+        ("error", "text"),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewFailedAttempt:
+    """A failed delivery or attempt to keep."""
+
+    row_id: int
+    number: int
+    worker: str
+    started_at: Any
+    cause: Cause
+    error: dict[str, str] | None
+
+
+def record_failures(connection: BaseDatabaseWrapper, failed: Sequence[NewFailedAttempt]) -> None:
+    """Append failed attempts. One statement."""
+    if failed:
+        now, params = clock.now_sql(connection)
+        rows = [
+            (f.row_id, f.number, f.worker, f.started_at, f.cause.value, None if f.error is None else wire.dump(f.error))
+            for f in failed
+        ]
+        sql.execute(
+            connection,
+            "INSERT INTO durable_failedattempt (outbox_row_id, number, worker, started_at, ended_at, cause, error) "
+            f"SELECT row_id, number, worker, started_at, {now}, cause, error FROM {_FAILED.source(connection)}",
+            [*params, *_FAILED.params(connection, rows)],
+        )
+
+
+def of_ordinals(
+    connection: BaseDatabaseWrapper, wanted: Mapping[uuid.UUID, tuple[int, Sequence[int]]]
+) -> dict[int, LockedRow]:
+    """Lock, in id order, the rows of some ordinals: workflow id to (lease, ordinals)."""
+    keys = sql.RowSet([("workflow_id", "uuid"), ("lease", "int"), ("ordinal", "int")])
+    given = [(owner, lease, ordinal) for owner, (lease, ordinals) in wanted.items() for ordinal in ordinals]
+    found = sql.fetch(
+        connection,
+        f"SELECT r.id FROM durable_outboxrow r JOIN {keys.source(connection)} ON r.workflow_id = given.workflow_id "
+        "AND r.lease = given.lease AND r.ordinal = given.ordinal",
+        keys.params(connection, given),
+    )
+    return lock(connection, [row[0] for row in found])
+
+
+def open_of_terminal(connection: BaseDatabaseWrapper, *, limit: int) -> list[uuid.UUID]:
+    """Terminal workflows that still have pending, claimed or dead rows: at most `limit` rows deep."""
+    rows = sql.fetch(
+        connection,
+        "SELECT DISTINCT workflow_id FROM (SELECT r.workflow_id FROM durable_outboxrow r "
+        "JOIN durable_workflow w ON w.id = r.workflow_id WHERE r.status IN ('pending', 'claimed', 'failed') "
+        f"AND w.status NOT IN ('running', 'paused') LIMIT {int(limit)}) AS found",
+    )
+    return [sql.as_uuid(row[0]) for row in rows]
+
+
+def claimed_without_item(connection: BaseDatabaseWrapper, *, after: int, limit: int) -> list[tuple[int, uuid.UUID]]:
+    """Claimed rows that no work item stands for, in id order behind `after`."""
+    rows = sql.fetch(
+        connection,
+        "SELECT r.id, r.workflow_id FROM durable_outboxrow r WHERE r.status = 'claimed' AND r.id > %s "
+        "AND NOT EXISTS (SELECT 1 FROM durable_workitem i WHERE i.outbox_row_id = r.id) "
+        f"ORDER BY r.id LIMIT {int(limit)}",
+        [after],
+    )
+    return [(row[0], sql.as_uuid(row[1])) for row in rows]
+
+
+def count_suspects_due(connection: BaseDatabaseWrapper) -> int:
+    """How many suspects are due: at most 100 are counted."""
+    now, params = clock.now_sql(connection)
+    rows = sql.fetch(
+        connection,
+        "SELECT count(*) FROM (SELECT 1 FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND suspect "
+        f"AND visible_after <= {now} LIMIT 100) AS due",
+        params,
+    )
+    count: int = rows[0][0]
+    return count

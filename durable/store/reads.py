@@ -1,0 +1,249 @@
+"""What people and callers read: snapshots, lists, pending work, the state of the queue. Writes nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.models import FailedAttempt, OutboxRow, Worker, Workflow
+from durable.models.fields import moment_from_database
+from durable.outcomes import Failure, OutboxStatus, Snapshot, WorkflowStatus
+from durable.store import sql
+
+_SNAPSHOT = (
+    "id",
+    "type",
+    "key",
+    "status",
+    "single",
+    "result",
+    "failure",
+    "queue",
+    "blocked_reason",
+    "created_at",
+    "closed_at",
+    "last_seq",
+)
+
+
+def snapshot(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> Snapshot | None:
+    """One workflow as callers see it."""
+    row = Workflow.objects.using(connection.alias).filter(id=workflow_id).values(*_SNAPSHOT).first()
+    return None if row is None else _snapshot(connection, row)
+
+
+def snapshot_by_key(connection: BaseDatabaseWrapper, workflow_type: str, key: str) -> Snapshot | None:
+    """The live workflow of a type with this business key, else its latest."""
+    rows = Workflow.objects.using(connection.alias).filter(type=workflow_type, key=key).order_by("-id")
+    row = rows.live().values(*_SNAPSHOT).first() or rows.values(*_SNAPSHOT).first()
+    return None if row is None else _snapshot(connection, row)
+
+
+def listing(
+    connection: BaseDatabaseWrapper,
+    *,
+    status: str | None,
+    workflow_type: str | None,
+    key: str | None,
+    only_blocked: str | None,
+    limit: int,
+) -> list[Snapshot]:
+    """The latest workflows that match, newest first. `only_blocked` is any text, or None for all."""
+    rows = Workflow.objects.using(connection.alias).order_by("-id")
+    if status is not None:
+        rows = rows.filter(status=status)
+    if workflow_type is not None:
+        rows = rows.filter(type=workflow_type)
+    if key is not None:
+        rows = rows.filter(key=key)
+    if only_blocked is not None:
+        rows = rows.blocked()
+    fields = [name for name in _SNAPSHOT if name not in ("result", "failure")]
+    return [_snapshot(connection, row) for row in rows.values(*fields)[:limit]]
+
+
+def _snapshot(connection: BaseDatabaseWrapper, row: dict[str, Any]) -> Snapshot:
+    status = WorkflowStatus(row["status"])
+    reason = ""
+    if status is WorkflowStatus.CANCELLED:
+        found = sql.fetch(
+            connection,
+            "SELECT data FROM durable_event WHERE workflow_id = %s AND seq = %s",
+            [sql.param(connection, row["id"]), row["last_seq"]],
+        )
+        reason = str(sql.loads(found[0][0]).get("reason") or "") if found else ""
+    failure = row.get("failure")
+    return Snapshot(
+        id=row["id"],
+        type=row["type"],
+        key=row["key"],
+        status=status,
+        single=row["single"],
+        result=row.get("result"),
+        failure=None if failure is None else Failure.from_data(failure),
+        reason=reason,
+        queue=row["queue"],
+        blocked_reason=row["blocked_reason"],
+        created_at=row["created_at"],
+        closed_at=row["closed_at"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRow:
+    """Open work of a workflow."""
+
+    row_id: int
+    ordinal: int
+    activity: str
+    status: OutboxStatus
+    attempts: int
+    attempt_budget: int
+    deliveries: int
+    delivery_failures: int
+    due: datetime
+    cause: str
+    worker: str
+    cancel_asked: bool
+    last_error: Failure | None
+
+
+def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: int) -> list[PendingRow]:
+    """A workflow's rows that are pending, out, or dead letters, by ordinal, each with its last error. Two statements."""
+    rows = list(
+        OutboxRow.objects.using(connection.alias)
+        .filter(
+            workflow_id=workflow_id,
+            status__in=[OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value, OutboxStatus.FAILED.value],
+        )
+        .order_by("lease", "ordinal")
+        .values(
+            "id",
+            "ordinal",
+            "activity",
+            "status",
+            "attempts",
+            "attempt_budget",
+            "deliveries",
+            "delivery_failures",
+            "visible_after",
+            "cause",
+            "workitem__worker",
+            "workitem__cancel_requested_at",
+        )[:limit]
+    )
+    errors: dict[int, Any] = {}
+    failed = FailedAttempt.objects.using(connection.alias).filter(outbox_row_id__in=[row["id"] for row in rows])
+    for row_id, error in failed.order_by("id").values_list("outbox_row_id", "error"):
+        errors[row_id] = error
+    return [
+        PendingRow(
+            row_id=row["id"],
+            ordinal=row["ordinal"],
+            activity=row["activity"],
+            status=OutboxStatus(row["status"]),
+            attempts=row["attempts"],
+            attempt_budget=row["attempt_budget"],
+            deliveries=row["deliveries"],
+            delivery_failures=row["delivery_failures"],
+            due=row["visible_after"],
+            cause=row["cause"],
+            worker=row["workitem__worker"] or "",
+            cancel_asked=row["workitem__cancel_requested_at"] is not None,
+            last_error=Failure.from_data(errors[row["id"]]) if errors.get(row["id"]) else None,
+        )
+        for row in rows
+    ]
+
+
+def earliest(
+    connection: BaseDatabaseWrapper, queues: Sequence[str] | None
+) -> list[datetime]:
+    """The earliest moments at which a row, a message and a workflow's wake-up are due; those that there are."""
+    condition, params = ("true", []) if queues is None else sql.among(connection, "queue", queues)
+    owned, owned_params = ("true", []) if queues is None else sql.among(connection, "w.queue", queues)
+    join = "" if queues is None else " JOIN durable_workflow w ON w.id = m.workflow_id"
+    statements = [
+        (
+            "SELECT visible_after FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND NOT suspect "
+            f"AND {condition} ORDER BY visible_after LIMIT 1",
+            params,
+        ),
+        (
+            "SELECT visible_after FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND suspect "
+            f"AND {condition} ORDER BY visible_after LIMIT 1",
+            params,
+        ),
+        (
+            f"SELECT m.visible_at FROM durable_message m{join} WHERE NOT m.parked AND {owned} "
+            "ORDER BY m.visible_at LIMIT 1",
+            owned_params,
+        ),
+        (
+            f"SELECT wake_at FROM durable_workflow WHERE wake_at IS NOT NULL AND {condition} ORDER BY wake_at LIMIT 1",
+            params,
+        ),
+    ]
+    together = " UNION ALL ".join(f"SELECT * FROM ({statement}) AS s{at}" for at, (statement, _) in enumerate(statements))
+    rows = sql.fetch(
+        connection,
+        f"SELECT {sql.moment(connection, 'visible_after')} FROM ({together}) AS found",
+        [value for _, values in statements for value in values],
+    )
+    return [moment for row in rows if (moment := moment_from_database(row[0])) is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """One queue as `durable health` sees it. Counts are capped."""
+
+    queue: str
+    due: int
+    oldest_due: datetime
+
+
+COUNT_CAP = 10_000
+
+
+def due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
+    """Rows that are due now, by queue: at most `COUNT_CAP` rows are looked at."""
+    now, params = clock.now_sql(connection)
+    rows = sql.fetch(
+        connection,
+        f"SELECT queue, count(*), {sql.moment(connection, 'min(visible_after)')} FROM ("
+        "SELECT queue, visible_after FROM durable_outboxrow WHERE status = 'pending' AND NOT paused "
+        f"AND visible_after <= {now} LIMIT {COUNT_CAP}) AS due GROUP BY queue ORDER BY queue",
+        params,
+    )
+    found = []
+    for queue, due, oldest in rows:
+        moment = moment_from_database(oldest)
+        assert moment is not None
+        found.append(QueueState(queue, due, moment))
+    return found
+
+
+def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
+    """How much needs people: blocked workflows, dead letters, and deliveries whose lease has run out. Each capped."""
+    now, params = clock.now_sql(connection)
+    found = {}
+    for name, source, values in (
+        ("blocked", "durable_workflow WHERE blocked_reason <> ''", []),
+        ("dead_letters", "durable_outboxrow WHERE status = 'failed'", []),
+        ("expired", f"durable_workitem WHERE locked_until < {now}", params),
+    ):
+        rows = sql.fetch(connection, f"SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {COUNT_CAP}) AS s", values)
+        found[name] = rows[0][0]
+    return found
+
+
+def workers(connection: BaseDatabaseWrapper) -> list[tuple[str, list[str], datetime, str]]:
+    """Workers that have given a sign: (name, queues, when, version)."""
+    rows = Worker.objects.using(connection.alias).order_by("name").values_list("name", "queues", "beat_at", "version")
+    return list(rows)

@@ -1,0 +1,107 @@
+"""How the store talks to two databases: parameters, row sets, and moments.
+
+Statements stand beside each other, PostgreSQL's and SQLite's, where they differ. Row sets travel as arrays
+(`unnest`) on PostgreSQL and as one JSON text (`json_each`) or a prepared statement run per row on SQLite, so the number
+of statements does not depend on the number of rows.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel import wire
+from durable.models.fields import sqlite_text
+
+Params = list[Any]
+
+
+def is_postgresql(connection: BaseDatabaseWrapper) -> bool:
+    """Which of the two it is."""
+    return connection.vendor == "postgresql"
+
+
+def param(connection: BaseDatabaseWrapper, value: Any) -> Any:
+    """One value as the database's driver wants it."""
+    if is_postgresql(connection):
+        return value
+    if isinstance(value, uuid.UUID):
+        return value.hex
+    if isinstance(value, datetime):
+        return sqlite_text(value)
+    return value
+
+
+def among(connection: BaseDatabaseWrapper, column: str, values: Iterable[Any]) -> tuple[str, Params]:
+    """The condition that `column` (uuid, integer or text) is one of the values; one parameter, whatever their number."""
+    listed = list(values)
+    if is_postgresql(connection):
+        return f"{column} = ANY(%s)", [listed]
+    encoded = json.dumps([param(connection, value) for value in listed])
+    return f"{column} IN (SELECT value FROM json_each(%s))", [encoded]
+
+
+def moment(connection: BaseDatabaseWrapper, column: str) -> str:
+    """A moment in a select list, so that it arrives as UTC whatever the session's zone is."""
+    return f"({column} AT TIME ZONE 'UTC')" if is_postgresql(connection) else column
+
+
+def fetch(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+    """Run one statement and answer its rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) -> int:
+    """Run one statement and answer the number of rows it wrote."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        count: int = cursor.rowcount
+    return count
+
+
+def as_uuid(value: Any) -> uuid.UUID:
+    """A uuid as a cursor gave it."""
+    return value if isinstance(value, uuid.UUID) else uuid.UUID(value)
+
+
+class RowSet:
+    """Rows of values with named, typed columns that a statement can read from.
+
+    `source` is a FROM item called `given`. On PostgreSQL it is one `unnest` of arrays; on SQLite one `json_each` of a
+    JSON array of arrays. Types are PostgreSQL's names.
+    """
+
+    def __init__(self, columns: Sequence[tuple[str, str]]) -> None:
+        self._columns = list(columns)
+        names = ", ".join(name for name, _ in self._columns)
+        arrays = ", ".join(f"%s::{kind}[]" for _, kind in self._columns)
+        self._postgresql = f"unnest({arrays}) AS given({names})"
+        fields = ", ".join(f"json_extract(value, '$[{at}]') AS {name}" for at, (name, _) in enumerate(self._columns))
+        self._sqlite = f"(SELECT {fields} FROM json_each(%s)) AS given"
+
+    def source(self, connection: BaseDatabaseWrapper) -> str:
+        """The FROM item."""
+        return self._postgresql if is_postgresql(connection) else self._sqlite
+
+    def params(self, connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> Params:
+        """The parameters that carry the rows into `source`."""
+        if is_postgresql(connection):
+            return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in self._columns]
+        return [
+            json.dumps(
+                [[param(connection, value) for value in row] for row in rows], ensure_ascii=False, separators=(",", ":")
+            )
+        ]
+
+
+def loads(text: str) -> Any:
+    """Plain JSON that a cursor gave as text."""
+    return wire.load(text)

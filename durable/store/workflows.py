@@ -1,0 +1,276 @@
+"""The workflows' own rows: finding, locking, and writing what a turn or a verb decided."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel import wire
+from durable import clock
+from durable.models import Event, Workflow
+from durable.models.fields import moment_from_database
+from durable.outcomes import WorkflowStatus
+from durable.store import sql
+
+
+@dataclass(frozen=True, slots=True)
+class LockedWorkflow:
+    """A workflow's row, as read under its lock (or, for a look ahead, without)."""
+
+    id: uuid.UUID
+    type: str
+    single: bool
+    status: WorkflowStatus
+    lease: int
+    lease_seq: int
+    last_seq: int
+    wake_at: datetime | None
+    deadline_at: datetime | None
+    blocked_reason: str
+    blocked_version: str
+    poison_turns: int
+    priority: int
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is not in one of the four hard terminals."""
+        return not self.status.is_terminal
+
+
+_FIELDS = (
+    "id",
+    "type",
+    "single",
+    "status",
+    "lease",
+    "lease_seq",
+    "last_seq",
+    "wake_at",
+    "deadline_at",
+    "blocked_reason",
+    "blocked_version",
+    "poison_turns",
+    "priority",
+)
+
+
+def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
+    return LockedWorkflow(row[0], row[1], row[2], WorkflowStatus(row[3]), *row[4:])
+
+
+def lock(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
+    """Lock workflows in id order, waiting for each. Missing ids are missing in the answer.
+
+    `no_key`: a host project's own foreign keys to a workflow never wait for this.
+    """
+    rows = (
+        Workflow.objects.using(connection.alias)
+        .select_for_update(no_key=True)
+        .filter(id__in=list(ids))
+        .order_by("id")
+        .values_list(*_FIELDS)
+    )
+    return {row[0]: _locked(row) for row in rows}
+
+
+def lock_free(
+    connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID], *, limit: int
+) -> dict[uuid.UUID, LockedWorkflow]:
+    """Lock, in id order, those of the workflows that nobody else holds; at most `limit`."""
+    rows = (
+        Workflow.objects.using(connection.alias)
+        .select_for_update(no_key=True, skip_locked=True)
+        .filter(id__in=list(ids))
+        .order_by("id")
+        .values_list(*_FIELDS)[:limit]
+    )
+    return {row[0]: _locked(row) for row in rows}
+
+
+def look(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
+    """The same rows without a lock, for preparing work before the transaction that will compare `last_seq`."""
+    rows = Workflow.objects.using(connection.alias).filter(id__in=list(ids)).values_list(*_FIELDS)
+    return {row[0]: _locked(row) for row in rows}
+
+
+def owners_of_due_timers(
+    connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None
+) -> list[tuple[uuid.UUID, datetime]]:
+    """Running workflows whose `wake_at` has come, earliest first, each with the moment."""
+    now, params = clock.now_sql(connection)
+    condition = ""
+    if queues is not None:
+        condition, more = sql.among(connection, "queue", queues)
+        condition = f" AND {condition}"
+        params = [*params, *more]
+    rows = sql.fetch(
+        connection,
+        f"SELECT id, {sql.moment(connection, 'wake_at')} FROM durable_workflow "
+        f"WHERE wake_at IS NOT NULL AND wake_at <= {now}{condition} ORDER BY wake_at LIMIT {int(limit)}",
+        params,
+    )
+    return [(sql.as_uuid(row[0]), _moment(row[1])) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a turn, or another verb under the lock, makes of a workflow's row."""
+
+    id: uuid.UUID
+    status: WorkflowStatus
+    last_seq: int
+    wake_at: datetime | None
+    timers: Sequence[Any] = ()
+    result: str | None = None
+    failure: dict[str, Any] | None = None
+    blocked_reason: str = ""
+    blocked_version: str = ""
+    poison_turns: int = 0
+    closed_at: datetime | None = None
+
+
+_GIVEN = sql.RowSet(
+    [
+        ("id", "uuid"),
+        ("status", "text"),
+        ("last_seq", "int"),
+        ("wake_at", "timestamptz"),
+        ("timers", "text"),
+        ("result", "text"),
+        ("failure", "text"),
+        ("blocked_reason", "text"),
+        ("blocked_version", "text"),
+        ("poison_turns", "int"),
+        ("closed_at", "timestamptz"),
+    ]
+)
+# The terminals are final for every writer of this statement: whatever was decided, it was decided for a live workflow.
+_ADVANCE = """
+UPDATE durable_workflow AS w SET
+    status = given.status, last_seq = given.last_seq, wake_at = given.wake_at, timers = given.timers,
+    result = given.result, failure = given.failure, blocked_reason = given.blocked_reason,
+    blocked_version = given.blocked_version, poison_turns = given.poison_turns, closed_at = given.closed_at
+FROM {given}
+WHERE w.id = given.id AND w.status IN ('running', 'paused')
+"""
+
+
+def advance(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> None:
+    """Write what turns made of their (locked, live) workflows. One statement, with the events that explain it beside it."""
+    if not progress:
+        return
+    rows = [
+        (
+            p.id,
+            p.status.value,
+            p.last_seq,
+            p.wake_at,
+            wire.dump(list(p.timers)),
+            p.result,
+            None if p.failure is None else wire.dump(p.failure),
+            p.blocked_reason,
+            p.blocked_version,
+            p.poison_turns,
+            p.closed_at,
+        )
+        for p in progress
+    ]
+    sql.execute(connection, _ADVANCE.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows))
+
+
+def wake_later(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, by: timedelta) -> None:
+    """Move the wake-up of (locked) workflows whose code is not known here (yet)."""
+    if ids:
+        until, params = clock.now_sql(connection, by)
+        condition, more = sql.among(connection, "id", ids)
+        sql.execute(
+            connection,
+            f"UPDATE durable_workflow SET wake_at = {until} WHERE wake_at < {until} AND {condition}",
+            [*params, *params, *more],
+        )
+
+
+def sleep(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
+    """Take the wake-up from (locked) workflows that must not turn now; what lets them turn again makes them due."""
+    if ids:
+        condition, params = sql.among(connection, "id", ids)
+        sql.execute(
+            connection, f"UPDATE durable_workflow SET wake_at = NULL WHERE wake_at IS NOT NULL AND {condition}", params
+        )
+
+
+def rearm(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
+    """Make (locked) live workflows due now: a wake-up without a due timer only looks, and sets the right moment again."""
+    if ids:
+        now, params = clock.now_sql(connection)
+        condition, more = sql.among(connection, "id", ids)
+        sql.execute(
+            connection,
+            f"UPDATE durable_workflow SET wake_at = {now} WHERE {condition} AND status IN ('running', 'paused')",
+            [*params, *more],
+        )
+
+
+def count_poison(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> None:
+    """Count a turn that overran or killed its process, on a (locked) live workflow."""
+    sql.execute(
+        connection,
+        "UPDATE durable_workflow SET poison_turns = poison_turns + 1 "
+        "WHERE id = %s AND status IN ('running', 'paused')",
+        [sql.param(connection, workflow_id)],
+    )
+
+
+def blocked_by_other_code(connection: BaseDatabaseWrapper, version: str, *, limit: int) -> list[uuid.UUID]:
+    """Blocked live workflows that this version of the code has not tried yet."""
+    rows = sql.fetch(
+        connection,
+        "SELECT id FROM durable_workflow WHERE blocked_reason <> '' AND blocked_version NOT IN (%s, '') "
+        f"AND status IN ('running', 'paused') ORDER BY id LIMIT {int(limit)}",
+        [version],
+    )
+    return [sql.as_uuid(row[0]) for row in rows]
+
+
+def offer_again(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
+    """Let the next turn try these (locked) blocked workflows once more, without taking the mark away."""
+    if ids:
+        now, params = clock.now_sql(connection)
+        condition, more = sql.among(connection, "id", ids)
+        sql.execute(
+            connection,
+            f"UPDATE durable_workflow SET blocked_version = '', wake_at = {now} "
+            f"WHERE blocked_reason <> '' AND status IN ('running', 'paused') AND {condition}",
+            [*params, *more],
+        )
+
+
+def holder_of_key(connection: BaseDatabaseWrapper, workflow_type: str, key: str) -> uuid.UUID | None:
+    """The live workflow that holds a business key, if there is one."""
+    row: uuid.UUID | None = (
+        Workflow.objects.using(connection.alias)
+        .live()
+        .filter(type=workflow_type, key=key)
+        .values_list("id", flat=True)
+        .first()
+    )
+    return row
+
+
+def _moment(value: Any) -> datetime:
+    moment = moment_from_database(value)
+    assert moment is not None
+    return moment
+
+
+def closed_by(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, seq: int) -> str:
+    """The request that the event at `seq` answers, if it names one: how a verb knows its own commit again."""
+    data = (
+        Event.objects.using(connection.alias).filter(workflow_id=workflow_id, seq=seq).values_list("data", flat=True)
+    ).first()
+    return str((data or {}).get("request", ""))
