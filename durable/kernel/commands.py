@@ -1,0 +1,62 @@
+"""What the code of a workflow asks for in one activation. Imperative; each becomes exactly one event."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from durable.outcomes import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleActivity:
+    """Stage an activity. `options` holds only what the call overrode with `.options(...)`."""
+
+    ordinal: int
+    activity: str
+    payload: str
+    digest: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelActivity:
+    """Nobody awaits the activity any more: its row is to be cancelled, its late result is consumed."""
+
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteWorkflow:
+    """The code returned; `payload` is the encoded result.
+
+    `dropped_tasks` counts the tasks that were still pending then; `dropped_commands` names the activities that were
+    called when nobody could await them any more, and which therefore were never staged.
+    """
+
+    payload: str
+    dropped_tasks: int = 0
+    dropped_commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FailWorkflow:
+    """The code raised. What was dropped: as in `CompleteWorkflow`."""
+
+    failure: Failure
+    dropped_tasks: int = 0
+    dropped_commands: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CancelWorkflow:
+    """The code ended in `CancelledError` after a cancel request. What was dropped: as in `CompleteWorkflow`."""
+
+    reason: str
+    dropped_tasks: int = 0
+    dropped_commands: tuple[str, ...] = ()
+
+
+Ending = CompleteWorkflow | FailWorkflow | CancelWorkflow
+Command = ScheduleActivity | CancelActivity | CompleteWorkflow | FailWorkflow | CancelWorkflow

@@ -1,0 +1,292 @@
+"""One run of a workflow's code in memory: events go in, commands come out.
+
+Everything is decided per activation, that is per single input event: set the time, feed the event, run until nothing is
+ready, harvest what was asked for. Replay does the same with the history's own events, and compares.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from durable.errors import NonDeterminism, WorkflowBlocked
+from durable.kernel import closing
+from durable.kernel.calls import Calls
+from durable.kernel.codec import Codec
+from durable.kernel.commands import CancelActivity, Command, ScheduleActivity
+from durable.kernel.definitions import WorkflowDefinition
+from durable.kernel.events import INPUTS, RECORDS, Event, EventType
+from durable.kernel.feeding import ending, feed
+from durable.kernel.futures import ActivityFuture
+from durable.kernel.loop import WorkflowLoop
+from durable.kernel.mailbox import Mailbox
+from durable.kernel.matching import Asked, match, words_of_record
+from durable.kernel.stack import on_shallow_stack
+from durable.kernel.timers import Timer
+from durable.outcomes import Failure
+
+_EMPTY_WEIGHT = 4_096
+_FUTURE_WEIGHT = 700
+_TASK_WEIGHT = 1_800
+_TIMER_WEIGHT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`cpu_for`: CPU time of one activation, None for no limit. `max_events`: events of one history."""
+
+    cpu_for: timedelta | None
+    max_events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What one input event led to. `log` is what the loop's exception handler caught meanwhile."""
+
+    commands: tuple[Command, ...]
+    log: tuple[Failure, ...] = ()
+
+
+_BEGINNINGS = INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}
+"""What may say when the first activation was: the first of these behind `workflow_started`."""
+
+
+class Awaits(StrEnum):
+    """Whether the outcome of an activity is still to be fed."""
+
+    OPEN = "open"
+    SETTLED = "settled"
+    UNKNOWN = "unknown"
+
+
+class Execution:
+    """A workflow's code, suspended between its turns. Close it before it is let go: see `close`.
+
+    After an error of `replay` or `activate` it is of no use any more and has to be closed.
+    """
+
+    __slots__ = (
+        "_bytes", "_cpu_clock", "_cpu_seconds", "_max_events", "_rng", "calls", "cancel_reason", "codec", "definition",
+        "done", "drift", "last_seq", "lease", "loop", "mailbox", "workflow_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        definition: WorkflowDefinition[Any, Any],
+        *,
+        workflow_id: uuid.UUID,
+        lease: int,
+        codec: Codec,
+        limits: Limits,
+        cpu_clock: Callable[[], float],
+    ) -> None:
+        self.definition = definition
+        self.workflow_id = workflow_id
+        self.lease = lease
+        self.codec = codec
+        self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
+        self.calls = Calls(self.loop, limit=limits.max_events)
+        self.mailbox = Mailbox(self.loop, codec)
+        self.last_seq = 0
+        self.done = False
+        self.drift = 0
+        self._bytes = 0
+        self.cancel_reason: str | None = None
+        self._rng: random.Random | None = None
+        self._cpu_clock = cpu_clock
+        self._cpu_seconds = None if limits.cpu_for is None else limits.cpu_for.total_seconds()
+        self._max_events = limits.max_events
+
+    @classmethod
+    def begin(
+        cls,
+        definition: WorkflowDefinition[Any, Any],
+        *,
+        workflow_id: uuid.UUID,
+        lease: int,
+        codec: Codec,
+        limits: Limits,
+        cpu_clock: Callable[[], float],
+    ) -> Execution:
+        """A run that has seen no event yet. `cpu_clock` reads the CPU time of the calling thread, in seconds."""
+        return cls(definition, workflow_id=workflow_id, lease=lease, codec=codec, limits=limits, cpu_clock=cpu_clock)
+
+    @property
+    def rng(self) -> random.Random:
+        """The random generator of this lease of the history."""
+        if self._rng is None:
+            self._rng = random.Random(f"{self.workflow_id}:{self.lease}")
+        return self._rng
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory this takes."""
+        loop = self.loop
+        return (
+            _EMPTY_WEIGHT
+            + _FUTURE_WEIGHT * len(self.calls.open)
+            + _TASK_WEIGHT * len(loop.tasks)
+            + _TIMER_WEIGHT * len(loop.timers)
+            + self._bytes
+            + self.mailbox.weight
+        )
+
+    @property
+    def now(self) -> datetime | None:
+        """The time of the last input that was fed; None before the first."""
+        return self.loop.now if self.loop.main is not None else None
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether a request to cancel was fed. A later one is to be consumed without being fed."""
+        return self.cancel_reason is not None
+
+    # --- feeding --------------------------------------------------------------------------------------------------
+
+    def replay(self, history: Sequence[Event]) -> None:
+        """Feed the events since the lease began, and compare what the code asks for with what they record.
+
+        Raises `NonDeterminism`, `StackExhausted`, `WorkflowBlocked`, `PoisonTurn`.
+        """
+        on_shallow_stack(self._replay, history)
+
+    def activate(self, event: Event) -> Activation:
+        """Feed one new input event, whose `seq` follows `last_seq`, and answer what the code asks for.
+
+        Each command is one event: afterwards `last_seq` is the event's `seq` plus the number of commands. Raises
+        `PoisonTurn`, `StackExhausted`, `WorkflowBlocked`.
+        """
+        return on_shallow_stack(self._activate, event)
+
+    def awaits(self, ordinal: int) -> Awaits:
+        """Whether an activity's outcome is to be fed (OPEN), or consumed without being fed (the others)."""
+        if ordinal in self.calls.open:
+            return Awaits.OPEN
+        return Awaits.SETTLED if 0 < ordinal <= self.calls.last_ordinal else Awaits.UNKNOWN
+
+    def next_timer(self) -> Timer | None:
+        """The pending timer that is due first, if any."""
+        return self.loop.timers.earliest()
+
+    def due_timers(self, now: datetime) -> list[Timer]:
+        """The timers that are due at a moment, in the order in which they fire; each `activate` may change the rest."""
+        return self.loop.timers.due(now)
+
+    def pending_timers(self) -> list[dict[str, Any]]:
+        """The pending timers as plain JSON, for people. Infinite ones are left out."""
+        return [{"id": list(timer.id), "due": timer.due.isoformat()} for timer in self.loop.timers]
+
+    def unread_signals(self) -> tuple[str, ...]:
+        """The names of signals that were received and not taken by the code, one for each."""
+        return self.mailbox.unread()
+
+    def close(self) -> None:
+        """Take this from memory, on the calling thread. The user's `finally` blocks may run; they can change nothing.
+
+        Never raises for what they do. Closing twice does nothing.
+        """
+        on_shallow_stack(closing.close, self.loop)
+        self.calls.clear()
+        self.mailbox.clear()
+
+    def _activate(self, event: Event) -> Activation:
+        if self.done or (self.last_seq and event.seq != self.last_seq + 1):
+            raise ValueError(f"Event {event.seq} can not follow event {self.last_seq} of workflow {self.workflow_id}.")
+        with self.loop.turn:
+            commands = tuple([self._command(one) for one in self._run(event)])
+            self.last_seq = event.seq + len(commands)
+        if self.last_seq > self._max_events and not self.done:
+            raise WorkflowBlocked(
+                f"The history would reach {self.last_seq:,} events, more than the limit of {self._max_events:,} "
+                "(DURABLE['MAX_HISTORY_EVENTS']).",
+                {"events": self.last_seq, "limit": self._max_events},
+            )
+        return Activation(commands, self._log())
+
+    def _replay(self, history: Sequence[Event]) -> None:
+        if self.last_seq:
+            raise ValueError(f"The history of workflow {self.workflow_id} was fed already.")
+        self.loop.replaying = True
+        with self.loop.turn:
+            at = 0
+            while at < len(history) and not self.done:
+                at = self._replay_activation(history, at)
+            if self.done:
+                closing.close(self.loop)
+        self.loop.replaying = False
+        if history:
+            self.last_seq = history[-1].seq
+
+    def _replay_activation(self, history: Sequence[Event], at: int) -> int:
+        """Feed the event at this index with its records; answers the index of the next event."""
+        event = history[at]
+        at += 1
+        if event.type is EventType.WORKFLOW_STARTED:
+            begun = next((e for e in history[at:] if e.type in _BEGINNINGS or _is_from_outside(e)), None)
+            if begun is not None and _is_from_outside(begun):
+                self.done = True  # it ended before its first turn: its code never ran
+                return at
+            if begun is not None and begun.type not in INPUTS:
+                event = replace(event, recorded_at=begun.recorded_at)
+        if event.type in INPUTS:
+            records: list[Event] = []
+            while at < len(history) and history[at].type not in INPUTS and not _is_from_outside(history[at]):
+                if history[at].type in RECORDS:
+                    records.append(history[at])
+                at += 1
+            asked = self._run(event)
+            taken, drift = match(asked, records, after=event.seq)
+            self.drift += drift
+            for one, record in zip(asked, taken, strict=True):
+                if type(one) is ActivityFuture:
+                    self.calls.number(one, record.ordinal or 0)
+        elif _is_from_outside(event):
+            self.done = True
+        elif event.type in RECORDS:
+            raise NonDeterminism(position=event.seq, recorded=words_of_record(event), asked="nothing before its start")
+        return at
+
+    def _run(self, event: Event) -> list[Asked]:
+        loop = self.loop
+        if loop.main is None:
+            loop.start(event.recorded_at)
+        loop.set_now(event.recorded_at)
+        self._bytes += feed(self, event)
+        loop.run(self._cpu_clock, self._cpu_seconds)
+        if loop.halted is not None:
+            raise loop.halted
+        asked: list[Asked] = list(self.calls.harvest())
+        if loop.main is not None and (loop.exit is not None or loop.main.done()):
+            self.done = True
+            kept: list[Asked] = [one for one in asked if type(one) is CancelActivity]
+            dropped = tuple(one.activity for one in asked if type(one) is ActivityFuture)
+            end = ending(self, dropped)
+            closing.close(loop)
+            return [*kept, end]
+        loop.timers.settle(event.seq)
+        return asked
+
+    def _command(self, one: Asked) -> Command:
+        if type(one) is not ActivityFuture:
+            return one  # type: ignore[return-value]
+        self.calls.number(one, self.calls.last_ordinal + 1)
+        return ScheduleActivity(one.ordinal, one.activity, one.payload, one.digest, one.options)
+
+    def _log(self) -> tuple[Failure, ...]:
+        problems = self.loop.problems
+        if not problems:
+            return ()
+        self.loop.problems = []
+        return tuple(problems)
+
+
+def _is_from_outside(event: Event) -> bool:
+    """An end that the code did not ask for: terminated by an operator, or over its time."""
+    if event.type is EventType.WORKFLOW_CANCELLED:
+        return bool(event.data.get("terminated"))
+    return event.type is EventType.WORKFLOW_TIMED_OUT

@@ -1,0 +1,154 @@
+"""The two ends of an activation: an input event becomes something that the code sees, and its end becomes a command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING
+
+from durable.errors import ActivityError, ArgumentsMismatch, NonDeterminism, PayloadError, WorkflowBlocked
+from durable.kernel.codec import decode_arguments
+from durable.kernel.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
+from durable.kernel.events import Event, EventType
+from durable.kernel.failure import describe
+from durable.kernel.loop import trouble_of_the_machine
+from durable.outcomes import Failure
+
+if TYPE_CHECKING:
+    from durable.kernel.execution import Execution
+    from durable.kernel.futures import ActivityFuture
+
+
+def feed(execution: Execution, event: Event) -> int:
+    """Make an input event's effect ready to run; answers the bytes of payload that the code now may hold on to.
+
+    Raises `WorkflowBlocked` for a payload that today's code can not read, and `NonDeterminism` for an event that
+    today's code does not wait for.
+    """
+    if (execution.loop.main is None) is not (event.type is EventType.WORKFLOW_STARTED):
+        raise NonDeterminism(
+            position=event.seq, recorded=f"the event {event.type}", asked="exactly one start, at first"
+        )
+    return _FEEDERS[event.type](execution, event)
+
+
+def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
+    """How the workflow ended, its main task being done or having been left. `dropped` are the calls nobody awaits.
+
+    Raises `StackExhausted` or `WorkflowBlocked` when it ended by something that is the machine's and not the code's.
+    """
+    loop = execution.loop
+    main = loop.main
+    left = sum(not task.done() for task in loop.tasks if task is not main)
+    try:
+        if main is None or not main.done():
+            raise loop.exit or RuntimeError("The workflow has not ended.")
+        result = main.result()
+        payload = execution.codec.encode(result, execution.definition.result_hint, path="result")
+        return CompleteWorkflow(payload, left, dropped)
+    except BaseException as error:  # whatever the user's code raised ends its workflow, and nothing else
+        if isinstance(error, asyncio.CancelledError) and execution.cancel_reason is not None:
+            return CancelWorkflow(execution.cancel_reason, left, dropped)
+        blocked = trouble_of_the_machine(error)
+        if blocked is not None:
+            raise blocked from error
+        return FailWorkflow(describe(error), left, dropped)
+
+
+def _start(execution: Execution, event: Event) -> int:
+    payload: str = event.data["input"]
+    definition = execution.definition
+    try:
+        args, kwargs = decode_arguments(definition, payload, codec=execution.codec)
+    except (PayloadError, ArgumentsMismatch) as problem:
+        raise _unreadable(event, "The workflow's arguments", problem) from problem
+    loop = execution.loop
+    loop.main = loop.create_task(definition.fn(*args, **kwargs), name="main", context=Context())
+    return len(payload)
+
+
+def _complete(execution: Execution, event: Event) -> int:
+    future = _open(execution, event)
+    payload: str = event.data["result"]
+    try:
+        result = execution.codec.decode(payload, future.hint, path=f"result of {future.activity}")
+    except PayloadError as problem:
+        raise _unreadable(event, f"The result of {future.activity} (activity {event.ordinal})", problem) from problem
+    del execution.calls.open[future.ordinal]
+    if not future.done():
+        future.set_result(result)
+    return len(payload)
+
+
+def _fail(execution: Execution, event: Event) -> int:
+    future = _open(execution, event)
+    failure = Failure.from_data(event.data["failure"])
+    del execution.calls.open[future.ordinal]
+    if future.done():
+        return 0
+    future.set_exception(
+        ActivityError(
+            activity=future.activity,
+            ordinal=future.ordinal,
+            type=failure.type,
+            message=failure.message,
+            traceback=failure.traceback,
+            attempts=int(event.data.get("attempts", 0)),
+        )
+    )
+    if execution.loop.replaying:
+        future._log_traceback = False  # nobody looked, and that was said the first time
+    return len(failure.traceback)
+
+
+def _fire(execution: Execution, event: Event) -> int:
+    seq, place = event.data["timer"]
+    handle = execution.loop.timers.take((seq, place))
+    if handle is None:
+        raise NonDeterminism(
+            position=event.seq,
+            recorded=f"that timer {place} of event {seq} fired",
+            asked="no such timer, or one that was cancelled before",
+        )
+    execution.loop.fire(handle)
+    return 0
+
+
+def _receive(execution: Execution, event: Event) -> int:
+    execution.mailbox.deliver(event.data["name"], event.data["payload"])
+    return 0
+
+
+def _cancel(execution: Execution, event: Event) -> int:
+    execution.cancel_reason = str(event.data.get("reason") or "")
+    main = execution.loop.main
+    if main is not None:
+        main.cancel()
+    return 0
+
+
+_FEEDERS: dict[EventType, Callable[[Execution, Event], int]] = {
+    EventType.WORKFLOW_STARTED: _start,
+    EventType.ACTIVITY_COMPLETED: _complete,
+    EventType.ACTIVITY_FAILED: _fail,
+    EventType.TIMER_FIRED: _fire,
+    EventType.SIGNAL_RECEIVED: _receive,
+    EventType.CANCEL_REQUESTED: _cancel,
+}
+
+
+def _open(execution: Execution, event: Event) -> ActivityFuture:
+    future = execution.calls.open.get(event.ordinal or 0)
+    if future is None:
+        outcome = "result" if event.type is EventType.ACTIVITY_COMPLETED else "failure"
+        raise NonDeterminism(
+            position=event.seq,
+            recorded=f"the {outcome} of activity {event.ordinal}",
+            asked="no such activity, or it was cancelled before",
+        )
+    return future
+
+
+def _unreadable(event: Event, what: str, problem: Exception) -> WorkflowBlocked:
+    return WorkflowBlocked(f"{what} can not be read: {problem}", {"position": event.seq, "problem": str(problem)})

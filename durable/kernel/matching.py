@@ -1,0 +1,97 @@
+"""Comparing what the code asks for with what its history records, one activation at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from durable.errors import NonDeterminism
+from durable.kernel.commands import CancelActivity, CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
+from durable.kernel.events import Event, EventType
+from durable.kernel.futures import ActivityFuture
+
+Asked = ActivityFuture | CancelActivity | Ending
+
+_ENDINGS: dict[type, EventType] = {
+    CompleteWorkflow: EventType.WORKFLOW_COMPLETED,
+    FailWorkflow: EventType.WORKFLOW_FAILED,
+    CancelWorkflow: EventType.WORKFLOW_CANCELLED,
+}
+
+
+def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tuple[list[Event], int]:
+    """Pair each command of an activation with its record; answers the records in the order of `asked`, and the drift.
+
+    A command that does not meet its record in order takes the first free one of the same activation with equal kind,
+    name and input digest: that is drift, counted once for each. What is left over or missing raises `NonDeterminism`.
+    `after` is the `seq` of the activation's input event.
+    """
+    wanted = [_key_of_asked(one) for one in asked]
+    found = [_key_of_record(record) for record in records]
+    if wanted == found:
+        return list(records), 0
+    free: dict[int, None] = dict.fromkeys(range(len(records)))
+    taken: list[Event] = []
+    missed: list[Asked] = []
+    drift = 0
+    for one, key in zip(asked, wanted, strict=True):
+        at = next((index for index in free if found[index] == key), None)
+        if at is None:
+            missed.append(one)
+            continue
+        drift += at != next(iter(free))
+        del free[at]
+        taken.append(records[at])
+    if missed or free:
+        _differ(missed, [records[index] for index in free], after=after + 1 + len(records))
+    return taken, drift
+
+
+def _differ(missed: list[Asked], left: list[Event], *, after: int) -> None:
+    raise NonDeterminism(
+        position=left[0].seq if left else after,
+        recorded=words_of_record(left[0]) if left else "nothing more here",
+        asked=_words_of_asked(missed[0]) if missed else "nothing",
+    )
+
+
+def _key_of_asked(one: Asked) -> tuple[Any, ...]:
+    if type(one) is ActivityFuture:
+        return (EventType.ACTIVITY_SCHEDULED, one.activity, one.digest)
+    if type(one) is CancelActivity:
+        return (EventType.ACTIVITY_CANCELLED, one.ordinal)
+    return (_ENDINGS[type(one)],)
+
+
+def _key_of_record(record: Event) -> tuple[Any, ...]:
+    if record.type is EventType.ACTIVITY_SCHEDULED:
+        return (record.type, record.data["activity"], record.data["digest"])
+    if record.type is EventType.ACTIVITY_CANCELLED:
+        return (record.type, record.ordinal)
+    return (record.type,)
+
+
+def words_of_record(record: Event) -> str:
+    """A record, for people."""
+    if record.type is EventType.ACTIVITY_SCHEDULED:
+        name, digest = record.data["activity"], record.data["digest"]
+        return f"a call of {name} (activity {record.ordinal}, arguments with digest {digest})"
+    if record.type is EventType.ACTIVITY_CANCELLED:
+        return f"the cancellation of activity {record.ordinal}"
+    return {
+        EventType.WORKFLOW_COMPLETED: "the workflow's completion",
+        EventType.WORKFLOW_FAILED: "the workflow's failure",
+        EventType.WORKFLOW_CANCELLED: "the workflow's end as cancelled",
+    }[record.type]
+
+
+def _words_of_asked(one: Asked) -> str:
+    if isinstance(one, ActivityFuture):
+        return f"a call of {one.activity} (arguments with digest {one.digest})"
+    if isinstance(one, CancelActivity):
+        return f"the cancellation of activity {one.ordinal}"
+    if isinstance(one, CompleteWorkflow):
+        return "the workflow's completion"
+    if isinstance(one, FailWorkflow):
+        return f"the workflow's failure with {one.failure.type}: {one.failure.message}"
+    return "the workflow's end as cancelled"

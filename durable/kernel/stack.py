@@ -1,0 +1,44 @@
+"""Workflow code runs near the bottom of a stack, so that how deep it may recurse does not depend on its caller."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+SHALLOW: Final = 150
+"""Frames below which a caller's stack is used as it is. The turn thread of a worker has about ten."""
+
+
+def on_shallow_stack(work: Callable[..., T], *args: Any) -> T:
+    """Call `work` here, or, when this stack is deep already, in a thread of its own that is waited for."""
+    return _in_thread(work, args) if _is_deep() else work(*args)
+
+
+def _is_deep() -> bool:
+    try:
+        sys._getframe(SHALLOW)
+    except ValueError:
+        return False
+    return True
+
+
+def _in_thread(work: Callable[..., T], args: tuple[Any, ...]) -> T:
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def carry() -> None:
+        try:
+            results.append(work(*args))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=carry, name="durable-deep-caller", daemon=True)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
