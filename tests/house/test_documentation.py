@@ -32,7 +32,7 @@ def rows(text: str) -> set[str]:
 def settings_of_the_app() -> set[str]:
     from durable import conf
 
-    return set(conf.KEYS)
+    return set(conf.CHECKS)
 
 
 def check_ids() -> set[str]:
