@@ -129,6 +129,7 @@ def _signal(facts: Mapping[str, Any], named: str) -> str:
 
 _SENTENCES: Mapping[str, Any] = {
     EventType.WORKFLOW_STARTED: _started,
+    EventType.WORKFLOW_BEGUN: lambda facts, named: _("Its code began to run"),
     EventType.WORKFLOW_COMPLETED: lambda facts, named: _("Completed"),
     EventType.WORKFLOW_FAILED: _failed,
     EventType.WORKFLOW_CANCELLED: _cancelled,

@@ -1,0 +1,71 @@
+"""Run as a process of its own: migrate a project with its own users and admin site, and open every page of it."""
+
+from __future__ import annotations
+
+import re
+import sys
+import uuid
+from typing import Any
+
+import django
+
+PLACES = ("workflow", "outboxrow", "workitem", "message", "worker")
+
+
+def story() -> None:
+    """Everything that a project with a swapped user does with the app."""
+    from django.contrib.auth import get_user_model
+    from django.test import Client
+
+    from durable.models import Redrive
+    from tests import factories
+
+    people: Any = get_user_model().objects
+    person = people.create(email="anna@example.com", is_superuser=True)
+    assert isinstance(person.pk, uuid.UUID)
+    workflow = factories.WorkflowFactory(timers=[{"id": [1, 1], "due": factories.now().isoformat()}])
+    factories.history_of(workflow, length=150)
+    row = factories.OutboxRowFactory(workflow=workflow, status="claimed")
+    factories.FailedAttemptFactory(outbox_row=row)
+    factories.WorkItemFactory(outbox_row=row)
+    message, worker = factories.MessageFactory(workflow=workflow), factories.WorkerFactory()
+    client = Client()
+    client.force_login(person)
+    keys = dict(zip(PLACES, (workflow.pk, row.pk, row.pk, message.pk, worker.pk), strict=True))
+    urls = ["/backstage/", "/backstage/durable/"]
+    for place, key in keys.items():
+        urls += [f"/backstage/durable/{place}/", f"/backstage/durable/{place}/{key}/change/"]
+    for url in [*urls, f"/backstage/durable/workflow/{workflow.pk}/event/1/"]:
+        response = client.get(url)
+        assert response.status_code == 200, (url, response.status_code)
+        links = set(re.findall(r'(?:href|action)="(/[^"]*)"', response.text))
+        strangers = {link for link in links if not link.startswith(("/backstage/", "/static/"))} - {"/"}
+        assert not strangers, (url, strangers)
+    assert client.get("/backstage/durable/workflow/nonsense/change/")["Location"] == "/backstage/"
+
+    audit = Redrive.objects.create(
+        id=uuid.uuid4(), outbox_row=row, actor=person, actor_text=str(person), mode="eligible", was_judged=False,
+        at=factories.now(),
+    )  # fmt: skip
+    person.delete()
+    audit.refresh_from_db()
+    assert (audit.actor_id, audit.actor_text) == (None, "anna@example.com")
+
+
+def main() -> None:
+    """Tell the story on a database of its own, and remove that again."""
+    django.setup()
+    from django.db import connection
+    from django.test.runner import DiscoverRunner
+
+    runner = DiscoverRunner(interactive=False, verbosity=0)
+    made = runner.setup_databases()
+    try:
+        story()
+        sys.stdout.write(f"all pages opened on {connection.vendor}\n")
+    finally:
+        runner.teardown_databases(made)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""The page of a workflow says what it is, why it stands where it stands, and what it waits for."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+
+from durable.kernel.events import EventType
+from durable.models import Event, Message, OutboxRow, Workflow, WorkItem
+from tests import factories
+from tests.admin.conftest import Scene, engine_statements, event_of, list_of, page_of, statements
+
+pytestmark = pytest.mark.django_db
+
+
+def words(client: Client, url: str) -> str:
+    """The text of a page without its markup, each run of blanks as one."""
+    response = client.get(url)
+    assert response.status_code == 200
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.text)).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def seqs(client: Client, url: str) -> list[int]:
+    """The events on a page of the history, in their order."""
+    return [entry.seq for entry in client.get(url).context["history"].entries]
+
+
+def test_the_page_needs_the_same_statements_however_much_there_is(root: Client, scene: Scene) -> None:
+    """BUGLOG A3."""
+    few = len(statements(root, page_of(scene.workflow)))
+    Event.objects.filter(workflow=scene.workflow).delete()
+    factories.history_of(scene.workflow, length=150)
+    for _ in range(70):
+        row = factories.OutboxRowFactory(workflow=scene.workflow)
+        factories.FailedAttemptFactory.create_batch(2, outbox_row=row)
+        factories.MessageFactory(workflow=scene.workflow)
+    for _ in range(20):
+        factories.WorkItemFactory(outbox_row__workflow=scene.workflow)
+    assert len(statements(root, page_of(scene.workflow))) == few
+    assert few <= 12
+
+
+def test_every_other_page_needs_a_fixed_number_of_statements(root: Client, scene: Scene) -> None:
+    """BUGLOG A3."""
+    pages = [page_of(row) for row in (scene.row, scene.item, scene.message, scene.worker)]
+    before = [len(statements(root, url)) for url in pages]
+    for _ in range(60):
+        factories.FailedAttemptFactory(outbox_row=scene.row)
+        factories.WorkItemFactory(worker=scene.worker.name)
+    assert [len(statements(root, url)) for url in pages] == before
+    assert max(before) <= 8
+
+
+def test_a_history_of_10_000_events_opens_with_one_page_of_them(root: Client) -> None:
+    """BUGLOG G7."""
+    workflow = factories.WorkflowFactory()
+    factories.history_of(workflow, length=10_000)
+    made = engine_statements(root, page_of(workflow))
+    assert len(made) <= 20
+    assert not [sql for sql in made if "COUNT(" in sql.upper() or " OFFSET " in sql]
+    assert seqs(root, page_of(workflow)) == list(range(10_000, 9_900, -1))
+    assert "Events 9,901 to 10,000 of 10,000" in words(root, page_of(workflow))
+
+
+@pytest.mark.parametrize("order", ["newest", "oldest"])
+@pytest.mark.parametrize("length", [1, 99, 100, 101, 250, 300])
+def test_the_pager_leads_through_the_whole_history_and_back(root: Client, order: str, length: int) -> None:
+    workflow = factories.WorkflowFactory()
+    factories.history_of(workflow, length=length)
+    onward, back = ("Older", "Newer") if order == "newest" else ("Newer", "Older")
+    url = f"{page_of(workflow)}?order={order}"
+    pages = []
+    while True:
+        history = root.get(url).context["history"]
+        pages.append([entry.seq for entry in history.entries])
+        links = {link.label: link.address for link in history.links}
+        if not links[onward]:
+            break
+        url = page_of(workflow) + links[onward]
+    expected = list(range(1, length + 1))
+    assert [seq for page in pages for seq in page] == (expected[::-1] if order == "newest" else expected)
+    assert bool(links[back]) == (len(pages) > 1)
+    if len(pages) > 1:
+        assert seqs(root, page_of(workflow) + links[back]) == pages[-2]
+
+
+def test_the_order_of_the_history_can_be_turned_around(root: Client, scene: Scene) -> None:
+    history = root.get(page_of(scene.workflow)).context["history"]
+    assert [entry.seq for entry in history.entries] == [2, 1]
+    assert seqs(root, page_of(scene.workflow) + history.turn_around.address) == [1, 2]
+
+
+EVENTS = [
+    ("workflow_started", None, {"type": "shop.checkout"}, "Started as shop.checkout"),
+    ("workflow_begun", None, {}, "Its code began to run"),
+    ("activity_scheduled", 1, {"activity": "shop.charge"}, "Activity 1 (shop.charge) was scheduled"),
+    ("activity_completed", 1, {"result": "1"}, "Activity 1 (shop.charge) completed"),
+    ("activity_failed", 2, {"failure": {"type": "OSError", "message": "closed"}, "attempts": 3},
+     "Activity 2 (shop.ship) failed with OSError: closed (after 3 attempts)"),
+    ("activity_cancelled", 2, {}, "Activity 2 (shop.ship) was cancelled"),
+    ("activity_redriven", 2, {"actor": "anna", "mode": "forced", "reason": "bank is back"},
+     "Activity 2 (shop.ship) was redriven by force by anna: bank is back"),
+    ("timer_fired", None, {"timer": [4, 1]}, "A timer set by event 4 ran out"),
+    ("signal_received", None, {"name": "approval", "payload": "true"}, "Signal “approval” received"),
+    ("cancel_requested", None, {"actor": "anna", "reason": "changed my mind"}, "Cancel asked by anna: changed my mind"),
+    ("workflow_paused", None, {"actor": "anna"}, "Paused by anna"),
+    ("workflow_resumed", None, {}, "Resumed"),
+    ("workflow_reopened", None, {"reason": "again"}, "Reopened: again"),
+    ("workflow_blocked", None, {"reason": "Event 3: …"}, "Blocked: Event 3: …"),
+    ("workflow_unblocked", None, {"actor": "anna", "reason": "deployed"}, "Unblocked by anna: deployed"),
+    ("workflow_completed", None, {"result": "1"}, "Completed"),
+    ("workflow_failed", None, {"failure": {"type": "ValueError", "message": ""}}, "Failed with ValueError"),
+    ("workflow_cancelled", None, {"terminated": True, "actor": "anna", "reason": "stuck"}, "Terminated by anna: stuck"),
+    ("workflow_cancelled", None, {"reason": "customer"}, "Cancelled: customer"),
+    ("workflow_timed_out", None, {}, "Timed out"),
+    ("marker_recorded", None, {}, "Marker recorded"),
+]  # fmt: skip
+
+
+def test_each_event_is_a_sentence(root: Client) -> None:
+    workflow = factories.WorkflowFactory()
+    factories.OutboxRowFactory(workflow=workflow, ordinal=2, activity="shop.ship")
+    for seq, (kind, ordinal, data, _sentence) in enumerate(EVENTS, 1):
+        factories.EventFactory(workflow=workflow, seq=seq, type=kind, ordinal=ordinal, data=data)
+    Workflow.objects.update(last_seq=len(EVENTS))
+    entries = root.get(f"{page_of(workflow)}?order=oldest").context["history"].entries
+    assert [entry.sentence for entry in entries] == [sentence for *_rest, sentence in EVENTS]
+
+
+def test_an_ordinal_that_is_used_again_in_a_later_lease_does_not_name_the_earlier_one(root: Client) -> None:
+    workflow = factories.WorkflowFactory(lease=2, lease_seq=3, last_seq=4)
+    factories.OutboxRowFactory(workflow=workflow, lease=2, ordinal=1, activity="shop.refund")
+    factories.EventFactory(workflow=workflow, seq=2, type="activity_completed", ordinal=1)
+    factories.EventFactory(workflow=workflow, seq=3, type="workflow_reopened")
+    factories.EventFactory(workflow=workflow, seq=4, type="activity_completed", ordinal=1)
+    sentences = [entry.sentence for entry in root.get(page_of(workflow)).context["history"].entries]
+    assert sentences == ["Activity 1 (shop.refund) completed", "Reopened", "Activity 1 completed"]
+
+
+def test_long_data_of_an_event_is_on_a_page_of_its_own_and_not_loaded_with_the_history(root: Client) -> None:
+    workflow = factories.WorkflowFactory()
+    factories.EventFactory(workflow=workflow, seq=1, type="activity_completed", data={"result": f'"{"x" * 15_000}"'})
+    text = root.get(page_of(workflow)).text
+    assert "xxxxx" not in text
+    assert event_of(workflow, 1) in text
+    assert "x" * 15_000 in root.get(event_of(workflow, 1)).text
+
+
+def test_data_beyond_what_a_person_reads_is_cut_and_says_so(root: Client) -> None:
+    workflow = factories.WorkflowFactory(input=f'"{"x" * 100_000}"')
+    text = words(root, page_of(workflow))
+    assert "Cut: these are the first 20,000 of 100,002 characters." in text
+    assert "x" * 20_001 not in text
+
+
+def test_a_blocked_workflow_shows_what_was_expected_and_what_was_found(root: Client) -> None:
+    """BUGLOG R1."""
+    workflow = factories.WorkflowFactory(blocked_reason="Event 7: other code", blocked_version="v9", last_seq=8)
+    report = {"reason": "Event 7: other code", "position": 7, "recorded": "shop.charge", "asked": "shop.refund"}
+    factories.EventFactory(workflow=workflow, seq=8, type="workflow_blocked", data=report)
+    text = words(root, page_of(workflow))
+    for part in ("Why Event 7: other code", "Expected (in the history) shop.charge",
+                 "Found (in today&#x27;s code) shop.refund", "At event 7", "Code version v9"):  # fmt: skip
+        assert part in text
+
+
+def test_a_blocked_workflow_whose_event_is_gone_still_says_why(root: Client) -> None:
+    workflow = factories.WorkflowFactory(blocked_reason="Event 7: other code")
+    assert "Why Event 7: other code" in words(root, page_of(workflow))
+
+
+def test_the_header_tells_key_timers_deadline_and_parent(root: Client) -> None:
+    parent = factories.WorkflowFactory(type="shop.campaign")
+    in_two_days = factories.now() + timedelta(days=2, minutes=1)
+    workflow = factories.WorkflowFactory(
+        key="order-42", parent=parent, deadline_at=in_two_days, custom_status="Waiting for the courier",
+        timers=[{"id": [1, 1], "due": in_two_days.isoformat()}],
+    )  # fmt: skip
+    text = words(root, page_of(workflow))
+    assert "Key order-42" in text
+    assert "Says of itself Waiting for the courier" in text
+    assert text.count("(in 2 days") == 2
+    assert page_of(parent) in root.get(page_of(workflow)).text
+
+
+def test_a_failed_workflow_shows_the_error_and_its_traceback(root: Client) -> None:
+    failure = {"type": "shop.CardDeclined", "message": "no funds", "traceback": "line 1\nline 2"}
+    workflow = factories.WorkflowFactory(status="failed", failure=failure)
+    text = words(root, page_of(workflow))
+    assert "shop.CardDeclined: no funds" in text
+    assert "line 1 line 2" in text
+
+
+def test_pending_work_shows_attempt_next_try_worker_cancel_and_last_error(root: Client, scene: Scene) -> None:
+    """BUGLOG N4."""
+    WorkItem.objects.update(cancel_requested_at=factories.now())
+    waiting = factories.OutboxRowFactory(
+        workflow=scene.workflow, activity="shop.ship", attempts=1, deliveries=2, delivery_failures=1,
+        visible_after=factories.now() + timedelta(minutes=5, seconds=30),
+    )  # fmt: skip
+    dead = factories.OutboxRowFactory(workflow=scene.workflow, activity="shop.refund", status="failed")
+    factories.FailedAttemptFactory(outbox_row=dead, cause="worker_died", error=None)
+    text = words(root, page_of(scene.workflow))
+    for part in ("3 of 5, running now", "Asked, not yet seen", "worker-1", "builtins.OSError: the bank is closed",
+                 "1 of 5 made", "2, lost 1 of 8", "(in 5 minutes)", "Dead letter", "The worker died"):  # fmt: skip
+        assert part in text
+    source = root.get(page_of(scene.workflow)).text
+    for row in (scene.row, waiting, dead):
+        assert page_of(row) in source
+
+
+def test_pending_work_is_that_of_the_current_lease(root: Client, scene: Scene) -> None:
+    Workflow.objects.update(lease=2)
+    assert "No activity is open." in words(root, page_of(scene.workflow))
+
+
+def test_waiting_messages_are_listed_with_their_state(root: Client, scene: Scene) -> None:
+    factories.MessageFactory(workflow=scene.workflow, kind="completed", ordinal=7, parked=True)
+    text = words(root, page_of(scene.workflow))
+    assert "Signal Due" in text
+    assert "Result of an activity Parked 7" in text
+
+
+def test_more_rows_than_a_page_shows_are_reached_through_their_own_list(root: Client, scene: Scene) -> None:
+    for _ in range(60):
+        factories.OutboxRowFactory(workflow=scene.workflow)
+        factories.MessageFactory(workflow=scene.workflow)
+    source = root.get(page_of(scene.workflow)).text
+    for model in (OutboxRow, Message):
+        url = f"{list_of(model)}?workflow={scene.workflow.pk}"
+        assert url in source
+        assert len(root.get(url).context["cl"].result_list) == 61
+
+
+def test_a_single_activity_is_called_one(root: Client) -> None:
+    assert "Single activity" in words(root, page_of(factories.WorkflowFactory(single=True)))
+
+
+def test_every_kind_of_event_has_a_sentence_of_its_own() -> None:
+    assert {kind for kind, *_rest in EVENTS} >= {kind.value for kind in EventType}
