@@ -20,7 +20,7 @@ class DurableConfig(AppConfig):
         from durable import checks
 
         registry.label_for = label_for
-        checks.register()
+        checks.install()
         autodiscover_modules("workflows", "activities")
 
 

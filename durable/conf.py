@@ -40,11 +40,11 @@ POLL_FOR_ON_SQLITE = timedelta(milliseconds=20)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault of the project's `DURABLE` dict. `unknown` is the key when there is no such setting, else empty."""
+    """One fault of the project's `DURABLE` dict; `id` is that of the check which reports it."""
 
     text: str
     cure: str
-    unknown: str = ""
+    id: str = "durable.E002"
 
 
 class _Refused(Exception):
@@ -220,6 +220,8 @@ class Settings:
 _CHOSEN = {"POLL_FOR": "chosen_poll_for", "RECONCILE_EVERY": "chosen_reconcile_every", "CODEC": "chosen_codec"}
 """Keys whose default depends on more than themselves, or that name something to be made."""
 
+_IDS = {"CODEC": "durable.E003"}
+
 
 def problems() -> list[Problem]:
     """What is wrong with the project's `DURABLE`. An empty list: nothing."""
@@ -232,12 +234,14 @@ def problems() -> list[Problem]:
         if check is None:
             close = difflib.get_close_matches(str(key).upper(), CHECKS, n=1)
             cure = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(CHECKS)}."
-            found.append(Problem(f"DURABLE[{key!r}] is no setting.", cure, unknown=str(key)))
+            found.append(Problem(f"DURABLE[{key!r}] is no setting.", cure, id="durable.E001"))
             continue
         try:
             check(value)
         except _Refused as refused:
-            found.append(Problem(f"DURABLE[{key!r}] is {value!r}.", f"It has to be {refused}."))
+            found.append(
+                Problem(f"DURABLE[{key!r}] is {value!r}.", f"It has to be {refused}.", _IDS.get(key, "durable.E002"))
+            )
     return found
 
 

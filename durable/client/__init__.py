@@ -1,0 +1,1 @@
+"""What callers hold: starting, handles, look-up by id or key."""

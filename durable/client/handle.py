@@ -1,0 +1,170 @@
+"""`Handle`: what a caller holds of one workflow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Generic, TypeVar, assert_never, cast
+
+from asgiref.sync import sync_to_async
+
+from durable.client.places import outside_transactions, outside_workflows, synchronous
+from durable.conf import settings
+from durable.errors import NotRegistered, OptionInvalid, WorkflowCancelled, WorkflowFailed, WorkflowTimedOut
+from durable.flow import cancel as cancelling
+from durable.flow import look
+from durable.flow import signal as signalling
+from durable.kernel.limits import MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
+from durable.kernel.options import check_text
+from durable.kernel.registry import registry
+from durable.outcomes import CancelOutcome, Failure, Snapshot, WorkflowStatus
+
+R = TypeVar("R")
+
+FIRST_PAUSE = 0.005
+LONGEST_PAUSE = 0.25
+"""Seconds between looks at a workflow whose result is waited for; each pause is twice the one before."""
+
+_UNKNOWN: Any = object()
+
+
+class Handle(Generic[R]):
+    """One workflow, by its id. Holds no state: each call asks the database. Handles of one workflow are equal."""
+
+    __slots__ = ("_hint", "id")
+
+    def __init__(self, id: uuid.UUID, *, hint: Any = _UNKNOWN) -> None:
+        self.id = id
+        self._hint = hint
+
+    def status(self) -> WorkflowStatus:
+        """The workflow's status now. Raises `WorkflowNotFound`."""
+        synchronous("handle.status()", "handle.astatus()")
+        return look.snapshot(self.id).status
+
+    def result(self, timeout: float | timedelta | None = None) -> R:
+        """Wait for the end and answer what the workflow returned. Seconds or a timedelta; None waits for ever.
+
+        Raises `WorkflowFailed`, `WorkflowCancelled` or `WorkflowTimedOut` when it ended otherwise, `TimeoutError` when
+        it has not ended in time, `WorkflowNotFound`, and `InsideTransaction` at once where no end could be seen.
+        """
+        synchronous("handle.result()", "handle.aresult()")
+        pauses = _pauses(self.id, timeout)
+        while True:
+            found = self._look()
+            if found.status.is_terminal:
+                return self._outcome(found)
+            time.sleep(next(pauses))
+
+    def signal(self, name: str, payload: Any = None, *, dedup: str | None = None) -> None:
+        """Send a signal, in the caller's transaction. `payload` are JSON natives. Accepted, not yet delivered.
+
+        A second signal with the same `dedup` changes nothing while the first still waits. Raises `WorkflowClosed`,
+        `WorkflowNotFound`, `PayloadError`, `KeyInvalid`.
+        """
+        synchronous("handle.signal(...)", "handle.asignal(...)")
+        check_text("signal name", name, MAX_SIGNAL_NAME_LENGTH)
+        if dedup is not None:
+            check_text("dedup", dedup, settings.max_key_length)
+        stored = settings.codec().encode(payload, Any, path="payload")
+        signalling.signal(self.id, name, payload=stored, dedup=dedup)
+
+    def cancel(self, *, reason: str = "") -> CancelOutcome:
+        """Ask the workflow to stop, in the caller's transaction. Answers done, asked, already over, or not found.
+
+        Its code may clean up first. Asking again is asking once; never raises for the workflow's state.
+        """
+        synchronous("handle.cancel()", "handle.acancel()")
+        if reason:
+            check_text("reason", reason, MAX_REASON_LENGTH)
+        return cancelling.cancel(self.id, reason=reason)
+
+    async def astatus(self) -> WorkflowStatus:
+        """`status` for async callers."""
+        outside_workflows("handle.astatus()")
+        return await sync_to_async(self.status, thread_sensitive=True)()
+
+    async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - the twin of `result`
+        """`result` for async callers; it waits on the loop, and holds no thread meanwhile."""
+        outside_workflows("handle.aresult()")
+        pauses = _pauses(self.id, timeout)
+        while True:
+            found = await sync_to_async(self._look, thread_sensitive=True)()
+            if found.status.is_terminal:
+                return self._outcome(found)
+            await asyncio.sleep(next(pauses))
+
+    async def asignal(self, name: str, payload: Any = None, *, dedup: str | None = None) -> None:
+        """`signal` for async callers."""
+        outside_workflows("handle.asignal(...)")
+        await sync_to_async(self.signal, thread_sensitive=True)(name, payload, dedup=dedup)
+
+    async def acancel(self, *, reason: str = "") -> CancelOutcome:
+        """`cancel` for async callers."""
+        outside_workflows("handle.acancel()")
+        return await sync_to_async(self.cancel, thread_sensitive=True)(reason=reason)
+
+    def _look(self) -> Snapshot:
+        found = look.snapshot(self.id)
+        if not found.status.is_terminal:
+            outside_transactions(self.id)
+        return found
+
+    def _outcome(self, found: Snapshot) -> R:
+        match found.status:
+            case WorkflowStatus.COMPLETED:
+                hint = _hint_of(found) if self._hint is _UNKNOWN else self._hint
+                return cast(R, settings.codec().decode(found.result or "null", hint, path="result"))
+            case WorkflowStatus.FAILED:
+                failure = found.failure or Failure("", "")
+                raise WorkflowFailed(found.id, type=failure.type, message=failure.message, traceback=failure.traceback)
+            case WorkflowStatus.CANCELLED:
+                raise WorkflowCancelled(found.id, reason=found.reason)
+            case WorkflowStatus.TIMED_OUT:
+                raise WorkflowTimedOut(found.id)
+            case WorkflowStatus.RUNNING | WorkflowStatus.PAUSED:
+                raise AssertionError(f"Workflow {found.id} has not ended.")
+            case _:
+                assert_never(found.status)
+
+    def __eq__(self, other: object) -> bool:
+        return self.id == other.id if isinstance(other, Handle) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((Handle, self.id))
+
+    def __repr__(self) -> str:
+        return f"<Handle {self.id}>"
+
+
+def _hint_of(found: Snapshot) -> Any:
+    """The annotation of the result, if its function is registered here; else the result is read as JSON natives."""
+    try:
+        definition = registry.activity(found.type) if found.single else registry.workflow(found.type)
+    except NotRegistered:
+        return Any
+    return definition.result_hint
+
+
+def _pauses(workflow_id: uuid.UUID, timeout: float | timedelta | None) -> Iterator[float]:
+    """Seconds to wait before each next look. Raises `TimeoutError` in place of the one after the last."""
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0
+    if seconds is not None and not number:
+        raise OptionInvalid("timeout", timeout, "seconds, a timedelta, or None to wait for ever; zero or more")
+    return _until(workflow_id, seconds)
+
+
+def _until(workflow_id: uuid.UUID, seconds: float | None) -> Iterator[float]:
+    # The host's own clock: it is waited here, nothing is decided.
+    ends = None if seconds is None else time.monotonic() + seconds
+    pause = FIRST_PAUSE
+    while True:
+        left = pause if ends is None else ends - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"Workflow {workflow_id} has not ended within {seconds:g} s.")
+        yield min(pause, left)
+        pause = min(pause * 2, LONGEST_PAUSE)

@@ -1,0 +1,57 @@
+"""Ids of new workflows: UUIDv7, made here, so that the caller knows them before anything is committed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import uuid
+
+from durable import clock
+
+_RANDOM_BITS = 74
+_STEP_BITS = 32
+_TOP = 1 << _RANDOM_BITS
+
+
+class Ids:
+    """Ids of one process sort by creation, whatever its clock does; those of several never meet."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._milliseconds = 0
+        self._random = 0
+
+    def new(self) -> uuid.UUID:
+        """An id that is greater than every one before."""
+        now = int(clock.host_now().timestamp() * 1000)
+        with self._lock:
+            if now > self._milliseconds:
+                self._milliseconds = now
+                self._random = secrets.randbits(_RANDOM_BITS - 1)
+            else:
+                # Within one millisecond, or with a clock that was set back: onwards by a step that nobody can guess.
+                self._random += 1 + secrets.randbits(_STEP_BITS)
+                if self._random >= _TOP:
+                    self._milliseconds += 1
+                    self._random = secrets.randbits(_RANDOM_BITS - 1)
+            milliseconds, random = self._milliseconds, self._random
+        high, low = random >> 62, random & ((1 << 62) - 1)
+        return uuid.UUID(int=(milliseconds << 80) | (0x7 << 76) | (high << 64) | (0b10 << 62) | low)
+
+
+_ids = Ids()
+
+
+def new() -> uuid.UUID:
+    """A new id of this process."""
+    return _ids.new()
+
+
+def _in_a_fork() -> None:
+    # A child that went on counting from its parent's number would make its sibling's ids.
+    global _ids
+    _ids = Ids()
+
+
+os.register_at_fork(after_in_child=_in_a_fork)

@@ -1,0 +1,37 @@
+"""Where calls of the client work, and what they say elsewhere."""
+
+from __future__ import annotations
+
+import os
+from asyncio.events import _get_running_loop
+
+from django.core.exceptions import SynchronousOnlyOperation
+
+from durable.errors import InsideTransaction, InsideWorkflow
+from durable.flow import transaction
+from durable.kernel import context
+
+
+def outside_workflows(call: str) -> None:
+    """Raise `InsideWorkflow` in workflow code, where the call would be made again at every replay."""
+    if context.in_turn():
+        raise InsideWorkflow(call, "Make it in an activity.")
+
+
+def synchronous(call: str, twin: str) -> None:
+    """Raise `InsideWorkflow` in workflow code, and Django's `SynchronousOnlyOperation` in other async code."""
+    outside_workflows(call)
+    if _get_running_loop() is not None and not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
+        raise SynchronousOnlyOperation(f"{call} talks to the database, and this is async code. Use `await {twin}`.")
+
+
+def outside_transactions(workflow_id: object) -> None:
+    """Raise `InsideTransaction` while a transaction is open that hides what others commit, or is what they wait for.
+
+    The transaction in which Django's `TestCase` wraps a test does not count.
+    """
+    connection = transaction.engine_connection()
+    blocks = [block for block in connection.atomic_blocks if not getattr(block, "_from_testcase", False)]
+    by_hand = not connection.in_atomic_block and connection.connection is not None and not connection.get_autocommit()
+    if blocks or by_hand:
+        raise InsideTransaction(workflow_id)

@@ -1,0 +1,214 @@
+"""Starting workflows and enqueueing single activities, one or many, in the caller's transaction.
+
+Everything is checked before anything is written: arguments, values, keys, options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from durable.client import ids
+from durable.client.handle import Handle
+from durable.client.places import outside_workflows, synchronous
+from durable.conf import settings
+from durable.errors import ArgumentsMismatch, KeyTaken, OptionInvalid, PayloadError, PayloadTooLarge
+from durable.flow import enqueue as enqueueing
+from durable.flow import start as starting
+from durable.kernel.codec import encode_arguments
+from durable.kernel.definitions import ActivityDefinition, Definition, WorkflowDefinition
+from durable.kernel.options import ENQUEUE_NAMES, START_NAMES, ActivityOptions, StartOptions, check_text
+from durable.outcomes import KeyHeld, Started
+
+R = TypeVar("R")
+Options = TypeVar("Options", StartOptions, ActivityOptions)
+Outcome = Handle[Any] | KeyTaken
+
+
+def start(
+    definition: WorkflowDefinition[Any, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: StartOptions
+) -> Handle[R]:
+    """Begin a workflow. See `WorkflowDefinition.start`."""
+    shown = definition.fn.__name__
+    synchronous(f"{shown}.start(...)", f"{shown}.astart(...)")
+    own, options = _divided(kwargs, options, START_NAMES)
+    new = _new_workflow(definition, _payload(definition, args, own, kwargs), options, options.key)
+    return _only(_outcomes(definition, starting.start([new]), options))
+
+
+async def astart(
+    definition: WorkflowDefinition[Any, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: StartOptions
+) -> Handle[R]:
+    """`start`, on the connection of the async caller."""
+    outside_workflows(f"{definition.fn.__name__}.astart(...)")
+    return await sync_to_async(start, thread_sensitive=True)(definition, args, kwargs, options)
+
+
+def start_many(
+    definition: WorkflowDefinition[Any, R],
+    calls: Iterable[tuple[Any, ...]],
+    options: StartOptions,
+    *,
+    keys: Sequence[str | None] | None,
+) -> list[Outcome]:
+    """Begin one workflow for each call. See `WorkflowDefinition.start_many`."""
+    shown = definition.fn.__name__
+    synchronous(f"{shown}.start_many(...)", f"sync_to_async({shown}.start_many)(...)")
+    payloads, held = _many(definition, calls, options, keys)
+    new = [_new_workflow(definition, payload, options, key) for payload, key in zip(payloads, held, strict=True)]
+    return _outcomes(definition, starting.start(new), options) if new else []
+
+
+def enqueue(
+    definition: ActivityDefinition[Any, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: ActivityOptions
+) -> Handle[R]:
+    """Enqueue a single activity. See `ActivityDefinition.enqueue`."""
+    shown = definition.fn.__name__
+    synchronous(f"{shown}.enqueue(...)", f"{shown}.aenqueue(...)")
+    own, options = _divided(kwargs, options, ENQUEUE_NAMES)
+    new = _new_activity(definition, _payload(definition, args, own, kwargs), options, options.key)
+    return _only(_outcomes(definition, enqueueing.enqueue([new]), options))
+
+
+async def aenqueue(
+    definition: ActivityDefinition[Any, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: ActivityOptions
+) -> Handle[R]:
+    """`enqueue`, on the connection of the async caller."""
+    outside_workflows(f"{definition.fn.__name__}.aenqueue(...)")
+    return await sync_to_async(enqueue, thread_sensitive=True)(definition, args, kwargs, options)
+
+
+def enqueue_many(
+    definition: ActivityDefinition[Any, R],
+    calls: Iterable[tuple[Any, ...]],
+    options: ActivityOptions,
+    *,
+    keys: Sequence[str | None] | None,
+) -> list[Outcome]:
+    """Enqueue one activity for each call. See `ActivityDefinition.enqueue_many`."""
+    shown = definition.fn.__name__
+    synchronous(f"{shown}.enqueue_many(...)", f"sync_to_async({shown}.enqueue_many)(...)")
+    payloads, held = _many(definition, calls, options, keys)
+    new = [_new_activity(definition, payload, options, key) for payload, key in zip(payloads, held, strict=True)]
+    return _outcomes(definition, enqueueing.enqueue(new), options) if new else []
+
+
+# --- what is checked -----------------------------------------------------------------------------------------------
+
+
+def _divided(kwargs: Mapping[str, Any], options: Options, names: frozenset[str]) -> tuple[dict[str, Any], Options]:
+    """The handler's keywords, and the options with the engine's among them put in."""
+    engine = {name: value for name, value in kwargs.items() if name in names}
+    if not engine:
+        return dict(kwargs), options
+    return {name: value for name, value in kwargs.items() if name not in names}, options.with_(**engine)
+
+
+def _payload(definition: Definition, args: tuple[Any, ...], own: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    try:
+        return encode_arguments(definition, args, own, codec=settings.codec())
+    except ArgumentsMismatch as error:
+        taken = [name for name in given if name not in own and name in definition.signature.parameters]
+        if not taken:
+            raise
+        told = f"{error.problem}; the keyword {taken[0]!r} belongs to the engine here, so pass that one by position"
+        raise ArgumentsMismatch(error.name, error.signature, told) from None
+
+
+def _many(
+    definition: Definition,
+    calls: Iterable[tuple[Any, ...]],
+    options: StartOptions | ActivityOptions,
+    keys: Sequence[str | None] | None,
+) -> tuple[list[str], list[str | None]]:
+    if options.key is not None:
+        raise OptionInvalid("key", options.key, "for one at a time; give `keys=`, one for each call")
+    payloads = [_payload_of_many(definition, number, call) for number, call in enumerate(calls)]
+    if keys is None:
+        return payloads, [None] * len(payloads)
+    if isinstance(keys, str) or len(keys) != len(payloads):
+        raise OptionInvalid("keys", keys, f"a sequence with one key (or None) for each of the {len(payloads)} calls")
+    return payloads, list(keys)
+
+
+def _payload_of_many(definition: Definition, number: int, call: Any) -> str:
+    if not isinstance(call, tuple | list):
+        problem = f"call {number} is {call!r}, not a tuple of positional arguments"
+        raise ArgumentsMismatch(definition.name, str(definition.signature), problem)
+    try:
+        return _payload(definition, tuple(call), {}, {})
+    except ArgumentsMismatch as error:
+        raise ArgumentsMismatch(error.name, error.signature, f"call {number}: {error.problem}") from None
+    except PayloadTooLarge as error:
+        raise PayloadTooLarge(f"call {number}: {error.path}", error.size, error.limit) from None
+    except PayloadError as error:
+        raise PayloadError(f"call {number}: {error.path}", error.problem, error.cure) from None
+
+
+def _checked_key(key: str | None) -> str | None:
+    if key is not None:
+        check_text("key", key, settings.max_key_length)
+    return key
+
+
+# --- what is written -----------------------------------------------------------------------------------------------
+
+
+def _new_workflow(
+    definition: WorkflowDefinition[Any, Any], payload: str, options: StartOptions, key: str | None
+) -> starting.NewWorkflow:
+    return starting.new_workflow(
+        id=ids.new(),
+        type=definition.name,
+        payload=payload,
+        key=_checked_key(key),
+        queue=options.queue or definition.queue,
+        priority=options.priority or 0,
+        timeout=options.timeout or definition.timeout,
+        start_at=options.start_at,
+    )
+
+
+def _new_activity(
+    definition: ActivityDefinition[Any, Any], payload: str, options: ActivityOptions, key: str | None
+) -> enqueueing.NewActivity:
+    stored = options.as_data()
+    for column in ("queue", "priority", "on_dead_letter"):
+        stored.pop(column, None)
+    if (options.on_dead_letter or definition.on_dead_letter or settings.on_dead_letter) == "deliver":
+        stored["on_dead_letter"] = "deliver"
+    return enqueueing.new_activity(
+        id=ids.new(),
+        activity=definition.name,
+        payload=payload,
+        key=_checked_key(key),
+        queue=options.queue or definition.queue,
+        priority=options.priority or 0,
+        start_at=options.start_at,
+        options=stored,
+        attempt_budget=(options.retry or definition.retry or settings.default_retry).max_attempts,
+        delivery_budget=settings.delivery_attempts,
+    )
+
+
+def _outcomes(
+    definition: Definition, answers: Sequence[Started | KeyHeld], options: StartOptions | ActivityOptions
+) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    for answer in answers:
+        if isinstance(answer, Started):
+            outcomes.append(Handle(answer.workflow_id, hint=definition.result_hint))
+        elif options.on_conflict == "existing":
+            outcomes.append(Handle(answer.holder, hint=definition.result_hint))
+        else:
+            outcomes.append(KeyTaken(definition.name, answer.key, answer.holder))
+    return outcomes
+
+
+def _only(outcomes: list[Outcome]) -> Handle[Any]:
+    outcome = outcomes[0]
+    if isinstance(outcome, KeyTaken):
+        raise outcome
+    return outcome
