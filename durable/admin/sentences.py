@@ -22,6 +22,7 @@ _TONES = {
     EventType.ACTIVITY_FAILED: "bad",
     EventType.WORKFLOW_CANCELLED: "off",
     EventType.ACTIVITY_CANCELLED: "off",
+    EventType.ACTIVITY_DISCARDED: "off",
     EventType.CANCEL_REQUESTED: "off",
     EventType.WORKFLOW_PAUSED: "wait",
 }
@@ -115,6 +116,10 @@ def _redriven(facts: Mapping[str, Any], named: str) -> str:
     return _by_and_why(facts, did)
 
 
+def _discarded(facts: Mapping[str, Any], named: str) -> str:
+    return _by_and_why(facts, _("%(named)s was discarded") % {"named": named})
+
+
 def _timer_fired(facts: Mapping[str, Any], named: str) -> str:
     timer = facts.get("timer")
     if isinstance(timer, list) and len(timer) == 2:
@@ -145,6 +150,7 @@ _SENTENCES: Mapping[str, Any] = {
     EventType.ACTIVITY_FAILED: _activity_failed,
     EventType.ACTIVITY_CANCELLED: _activity_cancelled,
     EventType.ACTIVITY_REDRIVEN: _redriven,
+    EventType.ACTIVITY_DISCARDED: _discarded,
     EventType.TIMER_FIRED: _timer_fired,
     EventType.SIGNAL_RECEIVED: _signal,
 }

@@ -103,6 +103,8 @@ EVENTS = [
     ("activity_cancelled", 2, {}, "Activity 2 (shop.ship) was cancelled"),
     ("activity_redriven", 2, {"actor": "anna", "mode": "forced", "reason": "bank is back"},
      "Activity 2 (shop.ship) was redriven by force by anna: bank is back"),
+    ("activity_discarded", 2, {"actor": "anna", "reason": "paid by hand"},
+     "Activity 2 (shop.ship) was discarded by anna: paid by hand"),
     ("timer_fired", None, {"timer": [4, 1]}, "A timer set by event 4 ran out"),
     ("signal_received", None, {"name": "approval", "payload": "true"}, "Signal “approval” received"),
     ("cancel_requested", None, {"actor": "anna", "reason": "changed my mind"}, "Cancel asked by anna: changed my mind"),
