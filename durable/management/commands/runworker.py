@@ -1,0 +1,165 @@
+"""`manage.py runworker`: carry workflows and activities through to their end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from durable.conf import settings
+from durable.errors import ConfigurationError
+from durable.worker.health import HealthSocket, HealthThread, parse_address
+from durable.worker.reload import Code, CodeWatch, start_anew
+from durable.worker.reports import Report, Reporter, State
+from durable.worker.signals import StopSignals
+from durable.worker.supervisor import Supervisor
+from durable.worker.worker import Exit, Mode, StoreAtStart, Worker
+
+REPORT_EVERY = 1.0
+
+
+class Command(BaseCommand):
+    """Parse, run a worker or a supervisor, exit with its code."""
+
+    help = "Run turns and activities until stopped. Exits 0 clean, 2 for wrong usage, 3 when the store was not reached."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="may be repeated; none: all")
+        parser.add_argument("--concurrency", type=int, metavar="N", help="handlers at once, in each process")
+        parser.add_argument("--processes", type=int, metavar="N", help="worker processes under a supervisor")
+        parser.add_argument("--name", default="", help="how this worker is listed; default: host, process, and digits")
+        parser.add_argument("--burst", action="store_true", help="work until nothing is due now, then exit")
+        parser.add_argument("--require-db", action="store_true", help="exit 3 if the store is away at the start")
+        parser.add_argument("--health", default="", metavar="ADDRESS:PORT", help="answer 200 or 503 over HTTP")
+        parser.add_argument("--reload", action="store_true", help="start anew when the code changes")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        for name in ("concurrency", "processes"):
+            if options[name] is not None and options[name] < 1:
+                raise CommandError(f"--{name} is {options[name]}; it has to be 1 or more.", returncode=Exit.USAGE)
+        try:
+            health = HealthSocket(*parse_address(options["health"])) if options["health"] else None
+            run = _one if options["processes"] is None else _many
+            code = run(options, health)
+        except ConfigurationError as wrong:
+            raise CommandError(str(wrong), returncode=Exit.USAGE) from wrong
+        if code == Exit.RESTART:
+            start_anew()
+        if code != Exit.CLEAN:
+            sys.exit(code)
+
+
+def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
+    """One worker, in this process."""
+    shown = _Progress()
+    watch = CodeWatch() if options["reload"] else None
+
+    def tick(worker: Worker) -> None:
+        shown.show(worker)
+        if watch is not None and watch.look() is Code.CHANGED:
+            worker.stop(Exit.RESTART)
+
+    worker = _worker(options, name=options["name"], on_tick=tick)
+    answering = HealthThread(health, worker.complaints) if health is not None else None
+    try:
+        with StopSignals(worker.stop):
+            code = worker.run()
+    finally:
+        shown.end()
+        if answering is not None:
+            answering.stop()
+    if code != Exit.RESTART and worker.has_handlers_running and _owns_process():
+        # Python waits at its end for threads that asgiref made; a handler that never returns would hold it for ever.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
+    """A supervisor in this process, and workers in forked ones."""
+    parent = os.getpid()
+
+    def child(number: int, reporter: Reporter) -> int:
+        def tick(worker: Worker) -> None:
+            complaints = worker.complaints()
+            state = State.WELL if not complaints else State.WAITING if worker.waits_for_store else State.RED
+            reporter.tell(Report(state, "; ".join(complaints)))
+            if os.getppid() != parent:  # the supervisor is gone: nobody would forward a signal, or fill a gap
+                worker.stop()
+
+        name = f"{options['name']}-{number}" if options["name"] else ""
+        worker = _worker(options, name=name, on_tick=tick)
+        with StopSignals(worker.stop):
+            return worker.run()
+
+    watch = CodeWatch() if options["reload"] else None
+
+    def tick(supervisor: Supervisor) -> None:
+        if watch is not None and watch.look() is Code.CHANGED:
+            supervisor.stop(Exit.RESTART)
+
+    supervisor = Supervisor(
+        child,
+        processes=options["processes"],
+        mode=_mode(options),
+        grace=settings.grace_for,
+        health=health,
+        on_tick=tick,
+    )
+    try:
+        return supervisor.run()
+    finally:
+        if health is not None:
+            health.close()
+
+
+def _worker(options: dict[str, Any], *, name: str, on_tick: Any) -> Worker:
+    return Worker(
+        name=name,
+        queues=options["queue"],
+        concurrency=options["concurrency"],
+        mode=_mode(options),
+        at_start=StoreAtStart.REQUIRE if options["require_db"] else StoreAtStart.WAIT,
+        on_tick=on_tick,
+    )
+
+
+def _mode(options: dict[str, Any]) -> Mode:
+    return Mode.BURST if options["burst"] else Mode.SERVE
+
+
+def _owns_process() -> bool:
+    return threading.current_thread() is threading.main_thread() and Path(sys.argv[0]).name != "pytest"
+
+
+class _Progress:
+    """One line on a terminal that says how far things are; nothing anywhere else."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._last = ""
+
+    def show(self, worker: Worker) -> None:
+        """Write the line again if it has changed."""
+        if not self._terminal:
+            return
+        tally = worker.tally
+        line = f"{worker.handlers.busy} running, {tally.done} done, {tally.failed} failed, {tally.retried} tried again"
+        if complaints := worker.complaints():
+            line = f"{line} ({complaints[0]})"
+        if line != self._last:
+            sys.stderr.write(f"\r\x1b[2K{line[:118]}")
+            sys.stderr.flush()
+            self._last = line
+
+    def end(self) -> None:
+        """Leave the line behind."""
+        if self._last:
+            sys.stderr.write("\n")

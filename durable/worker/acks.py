@@ -1,0 +1,226 @@
+"""The ack thread: acknowledges what handlers ended with, in batches, on a fixed schedule of retries (SPEC A2).
+
+What becomes ready while a commit is in flight goes into the next one; a lone item never waits for company. Each item
+has its own count of attempts and its own next time. Items of a batch that failed are tried singly from then on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from durable.flow import abandon, acknowledge, postpone
+from durable.flow.transaction import Fault, classify
+from durable.kernel.failure import describe
+from durable.outcomes import AckOutcome, Cause, Claim, Ending, Failure, GiveBack
+from durable.worker import hygiene
+from durable.worker.delivery import Delivery
+from durable.worker.execute import AckFailed, Committed, GiveUp, Outcome, PutOff
+from durable.worker.logs import get_logger, of_claim
+from durable.worker.loops import Pulse
+from durable.worker.wakeup import HostTiming, Timing
+
+log = get_logger("durable.worker.acks")
+
+WAITS_US = (100_000, 200_000, 400_000, 800_000)
+"""The waits between the attempts of one acknowledgement, in microseconds; one attempt more than waits. A contract."""
+
+ABANDON_DELAY = timedelta(milliseconds=100)
+
+LARGEST_BATCH = 500
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An ending on its way into the database."""
+
+    delivery: Delivery
+    outcome: Outcome
+    tries: int = 0
+
+
+class Acks:
+    """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, whatever the end.
+
+    `run` is the thread's body; it ends when `finish` was called and nothing is pending any more.
+    """
+
+    def __init__(self, *, ended: Callable[[Delivery, Outcome], None], timing: Timing | None = None) -> None:
+        self.pulse = Pulse("ack")
+        self._ended = ended
+        self._timing = timing or HostTiming()
+        self._condition = threading.Condition()
+        self._fresh: deque[_Pending] = deque()
+        self._again: list[tuple[int, int, _Pending]] = []
+        self._order = itertools.count()
+        self._fresh_had_its_turn = False
+        self._troubled = False
+        self._busy = 0
+        self._finishing = False
+        self._thread = threading.Thread(target=self._main, name="durable-ack", daemon=True)
+
+    def start(self) -> None:
+        """Begin on a thread of its own."""
+        self._thread.start()
+
+    def submit(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Hand over the outcome of a delivery."""
+        with self._condition:
+            self._fresh.append(_Pending(delivery, outcome))
+            self._condition.notify_all()
+
+    @property
+    def pending(self) -> int:
+        """How many outcomes are not written yet."""
+        with self._condition:
+            return len(self._fresh) + len(self._again) + self._busy
+
+    def finish(self, seconds: float) -> int:
+        """Write what is pending, then end the thread. Waits `seconds` at most; answers how many were left."""
+        with self._condition:
+            self._finishing = True
+            self._condition.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, seconds))
+        return self.pending
+
+    def run(self) -> None:
+        """Write outcomes until `finish` was asked for and nothing is pending."""
+        while batch := self._next():
+            self.pulse.begin()
+            self._write(batch)
+            self.pulse.end()
+            with self._condition:
+                self._busy = 0
+                self._condition.notify_all()
+
+    def _main(self) -> None:
+        try:
+            self.run()
+        finally:
+            connections.close_all()
+
+    # --- what is due ---
+
+    def _next(self) -> list[_Pending]:
+        """Wait for something that is due: all that is fresh as one batch, or the earliest single item."""
+        with self._condition:
+            while True:
+                wait = max(0, self._again[0][0] - self._timing.now()) if self._again else None
+                # They take turns when both are due: neither a stream of new work, nor a lock that each single item
+                # runs into, keeps the others from their time.
+                if self._fresh and not (wait == 0 and self._fresh_had_its_turn):
+                    batch = self._take_fresh()
+                    self._fresh_had_its_turn = True
+                elif wait == 0:
+                    batch = [heapq.heappop(self._again)[2]]
+                    self._fresh_had_its_turn = False
+                elif self._finishing and wait is None:
+                    return []
+                else:
+                    self._timing.wait(self._condition, wait)
+                    continue
+                self._busy = len(batch)
+                return batch
+
+    def _take_fresh(self) -> list[_Pending]:
+        """A batch of endings, or one of the outcomes that have a verb of their own."""
+        batch = [self._fresh.popleft()]
+        if isinstance(batch[0].outcome, Ending):
+            while self._fresh and len(batch) < LARGEST_BATCH and isinstance(self._fresh[0].outcome, Ending):
+                batch.append(self._fresh.popleft())
+        return batch
+
+    # --- writing ---
+
+    def _write(self, batch: list[_Pending]) -> None:
+        first = batch[0]
+        match first.outcome:
+            case Committed(outcome=outcome):
+                self._ended_as(first, outcome)
+            case GiveUp(cause=cause, failure=failure):
+                told = of_claim(first.delivery.claim)
+                log.warning("delivery_failed", cause=cause.value, error=failure.message, **told)
+                self._abandon(first, cause=cause, failure=failure, delay=None)  # the delivery back-off
+            case AckFailed(failure=failure):
+                self._abandon(first, cause=Cause.ACK_ABANDONED, failure=failure, delay=ABANDON_DELAY)
+            case PutOff(delay=delay):
+                log.warning("unknown_handler", retry_in=delay.total_seconds(), **of_claim(first.delivery.claim))
+                self._give_back(first, "postpone", lambda claim: postpone.postpone(claim, delay=delay))
+            case _:
+                self._acknowledge(batch)
+
+    def _acknowledge(self, batch: list[_Pending]) -> None:
+        endings = [item.outcome for item in batch if isinstance(item.outcome, Ending)]
+        try:
+            hygiene.connect()
+            outcomes = acknowledge.acknowledge(endings)
+        # Whatever the acknowledgement raises is classified; what the classifier does not know is permanent (SPEC A3).
+        except Exception as error:  # noqa: BLE001
+            self._failed(batch, error)
+            return
+        self._troubled = False
+        self.pulse.recover()
+        for item, outcome in zip(batch, outcomes, strict=True):
+            self._ended_as(item, outcome)
+
+    def _failed(self, batch: list[_Pending], error: Exception) -> None:
+        fault = classify(error)
+        told = {"fault": fault.value, "error": f"{type(error).__qualname__}: {error}", "items": len(batch)}
+        self._say_once("acknowledgement_failed", **told)
+        if isinstance(error, DatabaseFault):
+            self.pulse.fail(str(told["error"]))
+        if fault is Fault.NEW_CONNECTION:
+            hygiene.drop()
+        now = self._timing.now()
+        for item in batch:
+            item.tries += 1
+            if fault is Fault.PERMANENT and len(batch) > 1:
+                self._later(item, now)  # one of them is bad; singly, each speaks for itself
+            elif fault is Fault.PERMANENT or item.tries > len(WAITS_US):
+                log.error("acknowledgement_abandoned", tries=item.tries, **told, **of_claim(item.delivery.claim))
+                self._abandon(item, cause=Cause.ACK_ABANDONED, failure=describe(error), delay=ABANDON_DELAY)
+            else:
+                self._later(item, now + WAITS_US[item.tries - 1])
+
+    def _later(self, item: _Pending, due: int) -> None:
+        with self._condition:
+            heapq.heappush(self._again, (due, next(self._order), item))
+
+    def _abandon(self, item: _Pending, *, cause: Cause, failure: Failure, delay: timedelta | None) -> None:
+        def give_back(claim: Claim) -> GiveBack:
+            return abandon.abandon(claim, cause=cause, failure=failure, delay=delay)
+
+        self._give_back(item, "abandon", give_back)
+
+    def _give_back(self, item: _Pending, verb: str, give_back: Callable[[Claim], GiveBack]) -> None:
+        claim = item.delivery.claim
+        try:
+            hygiene.connect()
+            answer = give_back(claim)
+        # The verb has had its own retries. Nothing can be done here any more: the renewal ends, the lease runs out,
+        # and the reconciler of whoever reaches the store takes over.
+        except Exception:
+            log.exception("give_back_failed", verb=verb, **of_claim(claim))
+            hygiene.drop()
+        else:
+            log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))
+        self._ended(item.delivery, item.outcome)
+
+    def _ended_as(self, item: _Pending, outcome: AckOutcome) -> None:
+        if outcome is AckOutcome.TOKEN_MISSING:
+            log.warning("late_acknowledgement", tries=item.tries + 1, **of_claim(item.delivery.claim))
+        self._ended(item.delivery, item.outcome)
+
+    def _say_once(self, event: str, **fields: object) -> None:
+        if not self._troubled:
+            log.warning(event, **fields)
+        self._troubled = True

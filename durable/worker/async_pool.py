@@ -1,0 +1,134 @@
+"""The event loop thread that runs `async def` handlers.
+
+Django's async ORM works on one thread of its own (asgiref's thread-sensitive executor), shared by all async handlers;
+its connections are looked after between handlers just as those of the handler threads are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db.backends.signals import connection_created
+
+from durable.worker import hygiene
+from durable.worker.delivery import Delivery
+
+Answer = TypeVar("Answer")
+
+OWN_THREADS = "durable-"
+
+_refresh = sync_to_async(hygiene.refresh, thread_sensitive=True)
+_left_open = sync_to_async(hygiene.left_open, thread_sensitive=True)
+_drop = sync_to_async(hygiene.drop, thread_sensitive=True)
+
+
+class AsyncConnections:
+    """The connections of async handlers. Looking after them costs a hop to their thread, once there are any."""
+
+    def __init__(self) -> None:
+        self._used = False
+        connection_created.connect(self._created)
+
+    def close(self) -> None:
+        """Stop watching for new connections."""
+        connection_created.disconnect(self._created)
+
+    async def refresh(self) -> None:
+        """Before a handler."""
+        if self._used:
+            await _refresh()
+
+    async def left_open(self) -> list[str]:
+        """After a handler: aliases on which a transaction was left open, by it or by one that ran beside it."""
+        return await _left_open() if self._used else []
+
+    async def drop(self) -> None:
+        """At the end."""
+        if self._used:
+            await _drop()
+
+    def _created(self, **signal: Any) -> None:
+        if not threading.current_thread().name.startswith(OWN_THREADS):
+            self._used = True
+
+
+class AsyncPool:
+    """Runs deliveries as tasks of one loop. Started with the first one.
+
+    `work` runs one delivery to its end and raises nothing. Lease renewal, timeouts and acknowledgements live on other
+    threads: a handler that blocks this loop delays the other async handlers, and nothing else.
+    """
+
+    def __init__(self, *, work: Callable[[Delivery], Coroutine[Any, Any, None]]) -> None:
+        self.connections = AsyncConnections()
+        self._work = work
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, delivery: Delivery) -> None:
+        """Start a delivery. From any thread."""
+        loop = self._running_loop()
+        loop.call_soon_threadsafe(self._begin, loop, delivery)
+
+    def close(self, seconds: float) -> None:
+        """End the loop once its handlers have ended; waits `seconds` at most (a handler may block it, or refuse)."""
+        self.connections.close()
+        with self._lock:
+            loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None:
+            asyncio.run_coroutine_threadsafe(self._wind_up(), loop)
+            thread.join(max(0.0, seconds))
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._loop,), name="durable-async-handlers", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_forever()
+        finally:
+            loop.close()
+
+    def _begin(self, loop: asyncio.AbstractEventLoop, delivery: Delivery) -> None:
+        task = loop.create_task(self._work(delivery))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _wind_up(self) -> None:
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.connections.drop()
+        loop = asyncio.get_running_loop()
+        await loop.shutdown_asyncgens()
+        loop.call_soon(loop.stop)
+
+
+async def interruptible(delivery: Delivery, handler: Coroutine[Any, Any, Answer]) -> Answer:
+    """Await a handler in a task of its own, so that an interruption hits the handler and never what comes after it.
+
+    Raises `CancelledError` when the handler was interrupted before it began.
+    """
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(handler)
+
+    def interrupt() -> None:
+        with suppress(RuntimeError):  # the loop is closed: the handler is over
+            loop.call_soon_threadsafe(task.cancel)
+
+    delivery.interrupt_with(interrupt)
+    await asyncio.wait({task})
+    return task.result()

@@ -1,0 +1,131 @@
+"""The claim loop: fills free slots with due rows, and delivers suspects alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from threading import Event
+
+from durable.flow import claim as claiming
+from durable.outcomes import Claim
+from durable.worker.delivery import Delivery
+from durable.worker.handlers import Handlers
+from durable.worker.leases import Leases
+from durable.worker.logs import get_logger, of_claim
+from durable.worker.wakeup import Pace
+
+log = get_logger("durable.worker.claims")
+
+SUSPECTS_LOOK = 1.0
+"""Seconds between two looks of an idle worker for suspects."""
+
+WAIT_FOR_RING = 5.0
+"""Nothing is looked for while no slot is free; one that becomes free rings."""
+
+WAIT_FOR_EMPTY = 0.25
+"""The last delivery that ends rings as well; this only bounds what a missed ring could cost."""
+
+
+class Claims:
+    """Claims at most what can start at once, and holds it from the claim on.
+
+    A suspect (a row whose worker died with it) is taken only while nothing else is in flight here, and nothing else is
+    claimed until it has ended. So that suspects get their turn under constant load, a hint makes the loop stop claiming
+    until the process has run empty. Neither may stall the worker for ever: after `LEASE_FOR` of waiting for the process
+    to run empty, or of one suspect, or of suspects in a row, ordinary work goes on for as long.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        queues: tuple[str, ...] | None,
+        lease_for: timedelta,
+        handlers: Handlers,
+        leases: Leases,
+        pace: Pace,
+        ready: Event,
+    ) -> None:
+        self._worker = worker
+        self._queues = queues
+        self._lease_for = lease_for
+        self._patience = lease_for.total_seconds()
+        self._handlers = handlers
+        self._leases = leases
+        self._pace = pace
+        self._ready = ready
+        self._hinted = False
+        self._looked_at = 0.0
+        self._suspended_since: float | None = None
+        self._ordinary_until = 0.0
+        self.in_claim = False
+        """A claim is being made: rows may be ours that nobody holds yet."""
+        self.made = 0
+        """How many claims brought something."""
+
+    def suspects_due(self) -> None:
+        """Suspects wait: run empty, and take them. From any thread."""
+        self._hinted = True
+
+    def step(self) -> float:
+        """Claim what there is room for. Answers seconds to rest."""
+        if not self._ready.is_set():
+            return WAIT_FOR_RING
+        now = time.monotonic()
+        if self._suspects_first(now):
+            if not self._empty():
+                return WAIT_FOR_EMPTY
+            if self._hold(self._claim_suspect):
+                return 0.0
+            self._hinted = False
+            self._suspended_since = None
+        return self._ordinary_step(now)
+
+    def _ordinary_step(self, now: float) -> float:
+        free = self._handlers.free
+        if free <= 0:
+            return WAIT_FOR_RING
+        if self._hold(lambda: self._claim(free)):
+            return self._pace.worked()
+        if self._empty() and now > max(self._looked_at + SUSPECTS_LOOK, self._ordinary_until):
+            self._looked_at = now
+            self._hinted = True
+            return 0.0
+        return self._pace.idle()
+
+    def _suspects_first(self, now: float) -> bool:
+        """Whether ordinary claims are suspended for the sake of suspects, now."""
+        if not self._hinted or now < self._ordinary_until:
+            return False
+        if self._suspended_since is None:
+            self._suspended_since = now
+        if now - self._suspended_since <= self._patience:
+            return True
+        self._suspended_since = None
+        self._ordinary_until = now + self._patience
+        return False
+
+    def _empty(self) -> bool:
+        return self._handlers.busy == 0 and self._leases.count == 0
+
+    def _claim(self, limit: int) -> list[Claim]:
+        return claiming.claim(worker=self._worker, limit=limit, queues=self._queues, lease_for=self._lease_for)
+
+    def _claim_suspect(self) -> list[Claim]:
+        return claiming.claim_suspect(worker=self._worker, queues=self._queues, lease_for=self._lease_for)
+
+    def _hold(self, claim: Callable[[], list[Claim]]) -> int:
+        """Claim, hold and dispatch; answers how many there were."""
+        self.in_claim = True
+        try:
+            claims = claim()
+            deliveries = [Delivery(claim) for claim in claims]
+            self._leases.hold(deliveries)
+            self.made += bool(deliveries)
+        finally:
+            self.in_claim = False
+        for delivery in deliveries:
+            log.debug("claimed", **of_claim(delivery.claim))
+            self._handlers.dispatch(delivery)
+        return len(deliveries)

@@ -1,0 +1,109 @@
+"""One claim while it is in this process: who may still decide about it, and what its handler can see."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from enum import Enum
+
+from durable import clock
+from durable.outcomes import Claim, Held
+
+
+class Start(Enum):
+    """What `Delivery.begin` found."""
+
+    GO = "go"
+    CANCELLED = "cancelled"
+    OVER = "over"
+
+
+class Settlement(Enum):
+    """Who decided. The first verdict about a delivery wins; all later ones are dropped."""
+
+    FIRST = "first"
+    LATE = "late"
+
+
+class Delivery:
+    """A claim, its handler's state, and the one verdict about it. Safe from any thread.
+
+    The verdicts that compete: the handler's own ending, its timeout, a lost lease, and the release at a stop.
+    """
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.started_at: datetime | None = None
+        self.heartbeat: str | None = None
+        self._lock = threading.Lock()
+        self._settled = False
+        self._cancel_requested = False
+        self._abandoned = False
+        self._interrupt: Callable[[], None] | None = None
+
+    @property
+    def held(self) -> Held:
+        """What a renewal needs to know."""
+        return Held(self.claim.row_id, self.claim.token, self.heartbeat)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the verdict has been spoken."""
+        return self._settled
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether somebody asked this activity to stop."""
+        return self._cancel_requested
+
+    @property
+    def cancelled(self) -> bool:
+        """What the handler sees: it was asked to stop, or nobody waits for it any more."""
+        return self._cancel_requested or self._abandoned
+
+    def begin(self) -> Start:
+        """The handler is about to start. A delivery that is over, or was cancelled while it waited, does not."""
+        with self._lock:
+            if self._settled:
+                return Start.OVER
+            if self._cancel_requested:
+                return Start.CANCELLED
+            self.started_at = clock.host_now()
+            return Start.GO
+
+    def settle(self) -> Settlement:
+        """Claim the right to decide."""
+        with self._lock:
+            if self._settled:
+                return Settlement.LATE
+            self._settled = True
+            return Settlement.FIRST
+
+    def interrupt_with(self, interrupt: Callable[[], None]) -> None:
+        """How the handler can be told at once (async ones); called now if there is something to tell already."""
+        with self._lock:
+            self._interrupt = interrupt
+            tell = self.cancelled
+        if tell:
+            interrupt()
+
+    def ask_to_stop(self) -> None:
+        """Cancellation was requested. Again and again is as good as once."""
+        with self._lock:
+            if self._cancel_requested:
+                return
+            self._cancel_requested = True
+            interrupt = self._interrupt
+        if interrupt is not None:
+            interrupt()
+
+    def leave(self) -> None:
+        """Nobody waits for the handler any more (timeout, lost lease, stop): tell it, and let it be."""
+        with self._lock:
+            if self._abandoned:
+                return
+            self._abandoned = True
+            interrupt = self._interrupt
+        if interrupt is not None:
+            interrupt()

@@ -1,0 +1,255 @@
+"""One attempt of one activity: decode, run, encode, and the verdict. No threads, and no database but for its clock.
+
+`run` is the whole of it, for callers without a pool (`durable.testing`). The worker's pools use its parts: `prepare`,
+then `perform` or `perform_async`, with what `Call` says about errors and timeouts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from durable import clock
+from durable.conf import settings
+from durable.errors import AlreadyRegistered, NotRegistered, PayloadError
+from durable.kernel import activity_context
+from durable.kernel.activity_context import ActivityInfo
+from durable.kernel.codec import Codec, decode_arguments
+from durable.kernel.definitions import ActivityDefinition
+from durable.kernel.failure import describe
+from durable.kernel.options import stored_retry, stored_start_to_close
+from durable.kernel.registry import registry
+from durable.kernel.retry import Retry
+from durable.outcomes import (
+    AckOutcome,
+    Cancelled,
+    Cause,
+    Claim,
+    Completed,
+    Ending,
+    Failed,
+    Failure,
+    RetryLater,
+)
+from durable.worker.delivery import Delivery
+from durable.worker.logs import of_claim
+
+LONGEST_PUT_OFF = timedelta(seconds=5)
+"""An unknown handler is looked for again after this, or a tenth of `UNKNOWN_HANDLER_FOR` where that is less."""
+
+PUT_OFF_JITTER = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The handler was not run: a failed delivery, to be abandoned with its cause."""
+
+    claim: Claim
+    cause: Cause
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """No such handler here, yet: to be postponed without counting."""
+
+    claim: Claim
+    delay: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transactional handler: its writes and its completion are committed (or the token was gone, and nothing is)."""
+
+    claim: Claim
+    outcome: AckOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class AckFailed:
+    """A transactional handler whose commit failed for good; nothing of it is written. To be abandoned."""
+
+    claim: Claim
+    failure: Failure
+
+
+Outcome = Ending | GiveUp | PutOff | Committed | AckFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A handler with its arguments, ready to be called once."""
+
+    claim: Claim
+    definition: ActivityDefinition[..., Any]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    retry: Retry
+    start_to_close: timedelta | None
+    codec: Codec
+    rng: random.Random
+
+    def encoded(self, value: Any) -> str:
+        """The result as payload. Raises `PayloadError` for what can not be carried."""
+        return self.codec.encode(value, self.definition.result_hint, path="result")
+
+    def failed(self, error: BaseException, delivery: Delivery) -> Ending:
+        """The ending of an attempt that raised. A result that can not be encoded is not tried again."""
+        final = isinstance(error, PayloadError) or self.retry.gives_up(type(error))
+        return self._ending(describe(error), Cause.APPLICATION_ERROR, delivery, final=final)
+
+    def timed_out(self, delivery: Delivery) -> Ending:
+        """The ending of an attempt that ran longer than `start_to_close`."""
+        span = self.start_to_close or timedelta()
+        failure = Failure("TimeoutError", f"{self.claim.activity} ran longer than its start_to_close of {span}.")
+        final = self.retry.gives_up(TimeoutError)
+        return self._ending(failure, Cause.TIMEOUT, delivery, final=final)
+
+    def _ending(self, failure: Failure, cause: Cause, delivery: Delivery, *, final: bool) -> Ending:
+        claim, heartbeat = self.claim, delivery.heartbeat
+        started_at = delivery.started_at or clock.host_now()
+        if delivery.cancel_requested:
+            return Cancelled(claim, heartbeat)  # no attempt starts after a request to stop
+        if final or claim.attempt >= claim.attempt_budget:
+            return Failed(claim, failure, cause, started_at, heartbeat)
+        delay = self.retry.delay(claim.attempt, self.rng)
+        return RetryLater(claim, failure, cause, started_at, delay // timedelta(microseconds=1), heartbeat)
+
+
+def run(
+    claim: Claim,
+    *,
+    rng: random.Random,
+    delivery: Delivery | None = None,
+    now: Callable[[], datetime] | None = None,
+) -> Outcome:
+    """Make one attempt of a claim in this thread and answer what is to be written about it. Writes nothing.
+
+    Async handlers run in an event loop of their own. A transactional handler runs here as a plain one: committing it
+    is `transactional.run`.
+    """
+    delivery = delivery or Delivery(claim)
+    call = prepare(claim, rng=rng, now=now)
+    if not isinstance(call, Call):
+        return call
+    delivery.begin()
+    if call.definition.is_async:
+        return asyncio.run(perform_async(call, delivery))
+    return perform(call, delivery)
+
+
+def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | None = None) -> Call | GiveUp | PutOff:
+    """Find the handler and decode its input.
+
+    An input that does not decode, or does not fit the handler (any more), is a failed delivery; so is an unknown
+    handler once `UNKNOWN_HANDLER_FOR` has passed since the row was staged, by the database's clock.
+    """
+    try:
+        definition = registry.activity(claim.activity)
+    except (NotRegistered, AlreadyRegistered) as unknown:
+        return _unknown(claim, unknown, rng=rng, now=now or _database_now)
+    codec = settings.codec()
+    try:
+        args, kwargs = decode_arguments(definition, claim.payload, codec=codec)
+        retry = stored_retry(claim.options) or definition.retry or settings.default_retry
+        start_to_close = stored_start_to_close(claim.options) or definition.start_to_close
+    # Decoding runs code of the user's: codecs, dataclasses, enums. Whatever it raises, the input does not decode.
+    except Exception as error:  # noqa: BLE001
+        return GiveUp(claim, Cause.UNDECODABLE_INPUT, describe(error))
+    return Call(
+        claim=claim,
+        definition=definition,
+        args=args,
+        kwargs=kwargs,
+        retry=retry,
+        start_to_close=start_to_close,
+        codec=codec,
+        rng=rng,
+    )
+
+
+def perform(call: Call, delivery: Delivery) -> Ending:
+    """Run a sync handler in this thread and answer its ending."""
+    try:
+        return completed(call, delivery)
+    # User code. SystemExit and KeyboardInterrupt raised by it are its own errors: signals reach the main thread only.
+    except BaseException as error:  # noqa: BLE001
+        return call.failed(error, delivery)
+
+
+async def perform_async(call: Call, delivery: Delivery) -> Ending:
+    """Run an async handler in this loop and answer its ending."""
+    try:
+        with _entered(call, delivery):
+            value = await call.definition.fn(*call.args, **call.kwargs)
+        payload = call.encoded(value)
+    # User code, as above. A cancellation that was asked for becomes `Cancelled` in `failed`.
+    except BaseException as error:  # noqa: BLE001
+        return call.failed(error, delivery)
+    return Completed(call.claim, payload, delivery.heartbeat)
+
+
+def completed(call: Call, delivery: Delivery) -> Completed:
+    """Run a sync handler in this thread and answer its completion. Raises what the handler raised."""
+
+    def handled() -> Any:
+        with _entered(call, delivery):
+            return call.definition.fn(*call.args, **call.kwargs)
+
+    # In a copy of the context: what one handler sets (a language, a context variable) must not greet the next one.
+    value = contextvars.copy_context().run(handled)
+    return Completed(call.claim, call.encoded(value), delivery.heartbeat)
+
+
+def _unknown(
+    claim: Claim, unknown: NotRegistered | AlreadyRegistered, *, rng: random.Random, now: Callable[[], datetime]
+) -> GiveUp | PutOff:
+    patience = settings.unknown_handler_for
+    try:
+        waiting = now() < claim.created_at + patience
+    except DatabaseFault:  # the time can not be asked for: no reason to count anything against the row
+        waiting = True
+    if waiting:
+        return PutOff(claim, min(LONGEST_PUT_OFF, patience / 10) * rng.uniform(1 - PUT_OFF_JITTER, 1 + PUT_OFF_JITTER))
+    return GiveUp(claim, Cause.UNKNOWN_HANDLER, describe(unknown))
+
+
+@contextmanager
+def _entered(call: Call, delivery: Delivery) -> Iterator[None]:
+    """The context that a handler finds: `activity_info()`, and log lines that say whose they are."""
+    claim = call.claim
+
+    def beat(details: str) -> None:
+        delivery.heartbeat = details
+
+    info = ActivityInfo(
+        workflow_id=claim.workflow_id,
+        ordinal=claim.ordinal,
+        attempt=claim.attempt,
+        delivery=claim.delivery,
+        idempotency_key=claim.idempotency_key,
+        codec=call.codec,
+        cancel_requested=lambda: delivery.cancelled,
+        beat=beat,
+        last_heartbeat=claim.last_heartbeat,
+    )
+    token = activity_context.current.set(info)
+    try:
+        with structlog.contextvars.bound_contextvars(**of_claim(claim)):
+            yield
+    finally:
+        activity_context.current.reset(token)
+
+
+def _database_now() -> datetime:
+    return clock.database_now(connections[settings.database_alias])

@@ -1,0 +1,160 @@
+"""Slots, pools and time limits: everything between a claim and the outcome of its handler."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from durable.errors import AlreadyRegistered, NotRegistered, TransactionLeftOpen
+from durable.kernel.failure import describe
+from durable.kernel.registry import registry
+from durable.outcomes import Cancelled, Completed
+from durable.worker import execute, hygiene, transactional
+from durable.worker.async_pool import AsyncPool, interruptible
+from durable.worker.deadlines import Deadlines
+from durable.worker.delivery import Delivery, Settlement, Start
+from durable.worker.execute import AckFailed, Call, Outcome
+from durable.worker.logs import get_logger, of_claim
+from durable.worker.pool import HandlerPool
+
+log = get_logger("durable.worker.handlers")
+
+
+class Handlers:
+    """Runs deliveries, at most `concurrency` at once, sync and async ones together.
+
+    `finished` gets the outcome of each delivery that nothing else has decided about. `slot_freed` is called when
+    another delivery can be taken. A slot is taken by `dispatch`, and given back when the handler ends or has overrun.
+    """
+
+    def __init__(
+        self,
+        *,
+        concurrency: int,
+        finished: Callable[[Delivery, Outcome], None],
+        slot_freed: Callable[[], None],
+        rng: random.Random,
+    ) -> None:
+        self._concurrency = concurrency
+        self._finished = finished
+        self._slot_freed = slot_freed
+        self._rng = rng
+        self._lock = threading.Lock()
+        self._busy: set[Delivery] = set()
+        self._deadlines = Deadlines()
+        self.pool = HandlerPool(concurrency, work=self._run)
+        self._async_pool = AsyncPool(work=self._run_async)
+
+    @property
+    def free(self) -> int:
+        """How many more deliveries can be taken."""
+        with self._lock:
+            return self._concurrency - len(self._busy)
+
+    @property
+    def busy(self) -> int:
+        """How many slots are taken."""
+        with self._lock:
+            return len(self._busy)
+
+    def dispatch(self, delivery: Delivery) -> None:
+        """Take a slot and run a delivery."""
+        with self._lock:
+            self._busy.add(delivery)
+        try:
+            is_async = registry.activity(delivery.claim.activity).is_async
+        except (NotRegistered, AlreadyRegistered):
+            is_async = False  # `prepare` says what is to become of it
+        (self._async_pool if is_async else self.pool).submit(delivery)
+
+    def close(self, seconds: float) -> None:
+        """Stop taking work. Waits `seconds` at most for async handlers that were told to stop."""
+        self._deadlines.stop()
+        self.pool.close()
+        self._async_pool.close(seconds)
+
+    # --- one delivery ---
+
+    def _run(self, delivery: Delivery) -> None:
+        try:
+            hygiene.refresh()
+            call = self._ready(delivery)
+            if call is None:
+                return
+            run = transactional.run if call.definition.transactional else execute.perform
+            outcome: Outcome = run(call, delivery)
+            self._finish_clean(call, delivery, outcome, hygiene.left_open())
+        # Handlers' errors were caught inside. What comes here is a fault of ours; it must not leak the slot.
+        except Exception as bug:
+            log.exception("delivery_raised", **of_claim(delivery.claim))
+            self._finish(delivery, AckFailed(delivery.claim, describe(bug)))
+        finally:
+            self._free(delivery)
+
+    async def _run_async(self, delivery: Delivery) -> None:
+        try:
+            await self._async_pool.connections.refresh()
+            call = self._ready(delivery)
+            if call is None:
+                return
+            try:
+                outcome: Outcome = await interruptible(delivery, execute.perform_async(call, delivery))
+            except asyncio.CancelledError as cancelled:
+                outcome = call.failed(cancelled, delivery)
+            self._finish_clean(call, delivery, outcome, await self._async_pool.connections.left_open())
+        # As in `_run`.
+        except Exception as bug:
+            log.exception("delivery_raised", **of_claim(delivery.claim))
+            self._finish(delivery, AckFailed(delivery.claim, describe(bug)))
+        finally:
+            self._free(delivery)
+
+    def _ready(self, delivery: Delivery) -> Call | None:
+        """Look once more whether it may start, decode, and start the clock. None when its fate is decided already."""
+        match delivery.begin():
+            case Start.OVER:
+                return None
+            case Start.CANCELLED:
+                self._finish(delivery, Cancelled(delivery.claim))
+                return None
+            case Start.GO:
+                pass
+        call = execute.prepare(delivery.claim, rng=self._rng)
+        if not isinstance(call, Call):
+            self._finish(delivery, call)
+            return None
+        if call.start_to_close is not None:
+            self._deadlines.watch(delivery, call.start_to_close, partial(self._overrun, call, delivery))
+        return call
+
+    def _finish_clean(self, call: Call, delivery: Delivery, outcome: Outcome, left_open: list[str]) -> None:
+        if left_open:
+            error = TransactionLeftOpen(call.claim.activity, left_open)
+            log.error("transaction_left_open", aliases=left_open, **of_claim(call.claim))
+            if isinstance(outcome, Completed):
+                outcome = call.failed(error, delivery)
+        self._finish(delivery, outcome)
+
+    def _finish(self, delivery: Delivery, outcome: Outcome) -> None:
+        if delivery.settle() is Settlement.FIRST:
+            self._finished(delivery, outcome)
+        else:
+            log.info("late_outcome_dropped", outcome=type(outcome).__name__, **of_claim(delivery.claim))
+
+    def _overrun(self, call: Call, delivery: Delivery) -> None:
+        """The time is up: the attempt has failed, whatever its handler still does."""
+        outcome = call.timed_out(delivery)
+        if delivery.settle() is Settlement.LATE:
+            return
+        delivery.leave()
+        self._finished(delivery, outcome)
+        self.pool.replace(delivery)
+        self._free(delivery)
+
+    def _free(self, delivery: Delivery) -> None:
+        with self._lock:
+            self._busy.discard(delivery)
+        self._slot_freed()

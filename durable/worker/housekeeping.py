@@ -1,0 +1,74 @@
+"""Housekeeping: what has to be in order before the first claim, and then on a cadence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+from durable.conf import settings
+from durable.flow import beat, poison, reconcile, settle
+from durable.kernel.registry import registry
+from durable.outcomes import ReconcileReport
+from durable.worker import notes
+from durable.worker.logs import get_logger
+
+log = get_logger("durable.worker.housekeeping")
+
+SETTLE_ROUND = 1000
+
+
+class Housekeeping:
+    """Its first step counts the poison turns of dead processes, settles and reconciles; then `ready` is called, once.
+
+    `found` is called with each report, so that loops can be woken for what it brought.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        queues: tuple[str, ...] | None,
+        folder: Path,
+        ready: Callable[[], None],
+        found: Callable[[ReconcileReport], None],
+    ) -> None:
+        self._worker = worker
+        self._queues = queues
+        self._folder = folder
+        self._ready = ready
+        self._found = found
+        self._is_ready = False
+        self._due = 0.0
+
+    def step(self) -> float:
+        """Do a round if one is due. Answers seconds until the next one."""
+        now = time.monotonic()
+        if now < self._due:
+            return self._due - now
+        poisoned = self._count_the_dead()
+        settled = settle.settle_closed(limit=SETTLE_ROUND if self._is_ready else None)
+        beat.beat(name=self._worker, queues=list(self._queues or ()), version=registry.version())
+        self.reconcile()
+        if settled or poisoned:
+            log.info("swept", settled=settled, poison_turns=[str(workflow_id) for workflow_id in poisoned])
+        if not self._is_ready:
+            self._is_ready = True
+            self._ready()
+        self._due = time.monotonic() + settings.reconcile_every.total_seconds()
+        return settings.reconcile_every.total_seconds()
+
+    def reconcile(self) -> ReconcileReport:
+        """One round of reconciling, in the calling thread."""
+        report = reconcile.reconcile()
+        if report.rearmed or report.dead_lettered or report.settled:
+            log.info("reconciled", rearmed=report.rearmed, dead_lettered=report.dead_lettered, settled=report.settled)
+        self._found(report)
+        return report
+
+    def _count_the_dead(self) -> list[UUID]:
+        counted = notes.count_the_dead(self._folder, poison.count)
+        for workflow_id in counted:
+            log.error("poison_turn_counted", workflow=str(workflow_id), worker=self._worker)
+        return counted

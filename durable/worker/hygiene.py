@@ -1,0 +1,92 @@
+"""The state of this thread's database connections between two pieces of work."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+from django.db import Error as DatabaseFault
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+
+PROBE_AFTER = 5.0
+"""Seconds of idleness after which a connection is asked whether it still lives. A server, a balancer or a firewall may
+have dropped it in silence; asking before every step would cost a round trip each time."""
+
+
+class _LastUse(threading.local):
+    at: float | None = None
+
+
+_last_use = _LastUse()
+
+
+def refresh() -> None:
+    """Before work: close connections that are broken, too old by `CONN_MAX_AGE`, or dead after a long rest.
+
+    `CONN_MAX_AGE = 0` means "close after each request" and would mean a new connection for each activity here; such
+    connections are kept while the thread is busy, and `rest` closes them.
+    """
+    now = time.monotonic()
+    idle = now - _last_use.at if _last_use.at is not None else 0.0
+    _last_use.at = now
+    for connection in connections.all(initialized_only=True):
+        connection.queries_log.clear()  # with DEBUG on it would keep the text of the last 9,000 statements
+        if connection.connection is None or connection.in_atomic_block:
+            continue
+        if connection.settings_dict["CONN_MAX_AGE"] != 0:
+            connection.close_if_unusable_or_obsolete()
+        elif connection.errors_occurred:
+            _close_unless_usable(connection)
+        if connection.connection is not None and idle > PROBE_AFTER:
+            _close_unless_usable(connection)
+
+
+def connect() -> None:
+    """Before a verb of the engine: have a connection to its database. Raises what connecting raises."""
+    refresh()
+    connections[settings.database_alias].ensure_connection()
+
+
+def rest() -> None:
+    """The thread has nothing to do: close what Django would close at the end of a request."""
+    for connection in connections.all(initialized_only=True):
+        if not connection.in_atomic_block:
+            connection.close_if_unusable_or_obsolete()
+
+
+def drop() -> None:
+    """Close all connections of this thread; the next statement opens new ones."""
+    for connection in connections.all(initialized_only=True):
+        _discard(connection)
+
+
+def left_open() -> list[str]:
+    """Close connections on which a transaction was begun and never ended, and answer their aliases."""
+    found = []
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is None:
+            continue
+        manual = connection.settings_dict["AUTOCOMMIT"] and not connection.autocommit
+        if connection.in_atomic_block or manual:
+            found.append(connection.alias)
+            _discard(connection)
+    return found
+
+
+def _discard(connection: BaseDatabaseWrapper) -> None:
+    with suppress(DatabaseFault):  # it was broken already, which is why it goes
+        connection.close()
+    if connection.in_atomic_block:
+        # Django keeps a closed connection for the atomic block that it believes to be in; a new wrapper knows of none.
+        del connections[connection.alias]
+
+
+def _close_unless_usable(connection: BaseDatabaseWrapper) -> None:
+    if connection.is_usable():
+        connection.errors_occurred = False
+    else:
+        connection.close()

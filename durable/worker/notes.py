@@ -1,0 +1,105 @@
+"""Whose workflow code is running, noted outside the database, where a death of the process can not roll it back.
+
+A note is a memory-mapped file in a folder of this user and this database. Its owner holds an flock on it: a file that
+can be locked belongs to a process that has died, and what stands in it is the workflow whose code ran at that moment.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import mmap
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.db import connections
+
+_SIZE = 17
+_NOTED = 1
+
+
+class Note:
+    """This process's note. Written by one thread; a write is a few bytes into mapped memory."""
+
+    def __init__(self, folder: Path) -> None:
+        name = f"{os.getpid()}-{uuid.uuid4().hex}"
+        unlocked = folder / f"{name}.new"
+        self.path = folder / f"{name}.note"
+        self._file = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        os.ftruncate(self._file, _SIZE)
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        unlocked.rename(self.path)  # only now can others see it, and find it locked
+        self._map = mmap.mmap(self._file, _SIZE)
+
+    def write(self, workflow_id: uuid.UUID | None) -> None:
+        """Note that this workflow's code runs from here on; None: nobody's."""
+        if workflow_id is None:
+            self._map[0] = 0
+        else:
+            self._map[1:_SIZE] = workflow_id.bytes
+            self._map[0] = _NOTED
+
+    def close(self) -> None:
+        """A clean end: nothing was running."""
+        self._map.close()
+        self.path.unlink(missing_ok=True)
+        os.close(self._file)
+
+
+def folder_of(alias: str) -> Path:
+    """The folder of notes about the database of an alias; made if missing, readable by this user only.
+
+    Raises `PermissionError` when the place belongs to somebody else.
+    """
+    settings = connections[alias].settings_dict
+    identity = "\n".join(str(settings[part]) for part in ("ENGINE", "NAME", "HOST", "PORT"))
+    digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
+    root = Path(tempfile.gettempdir()) / f"durable-{os.getuid()}"
+    for folder in (root, root / digest):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.lstat()
+        if found.st_uid != os.getuid() or folder.is_symlink():
+            raise PermissionError(f"{folder} belongs to somebody else; notes about workflows can not be kept there.")
+    return root / digest
+
+
+def count_the_dead(folder: Path, count: Callable[[uuid.UUID], None]) -> list[uuid.UUID]:
+    """Call `count` for each workflow whose code ran in a process that has died since, and answer their ids.
+
+    A note goes only after it was counted; two processes never count the same one.
+    """
+    counted = []
+    for path in sorted(folder.glob("*.note")):
+        with _locked(path) as content:
+            if content is None:
+                continue
+            if len(content) == _SIZE and content[0] == _NOTED:
+                workflow_id = uuid.UUID(bytes=content[1:])
+                count(workflow_id)
+                counted.append(workflow_id)
+            path.unlink(missing_ok=True)
+    return counted
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[bytes | None]:
+    """The content of a note whose owner is dead, held so that nobody else counts it; None when the owner lives."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:  # another process was faster
+        yield None
+        return
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield None
+            return
+        # Between opening and locking somebody else may have counted and removed it.
+        yield os.pread(file, _SIZE, 0) if os.fstat(file).st_nlink else None
+    finally:
+        os.close(file)

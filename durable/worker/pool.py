@@ -1,0 +1,116 @@
+"""The threads that run `def` handlers."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+from django.db import connections
+
+from durable.worker import hygiene
+from durable.worker.delivery import Delivery
+
+IDLE_SECONDS = 1.0
+"""A thread that found nothing to do for so long closes the connections that its host does not want kept."""
+
+
+class HandlerPool:
+    """At most `size` threads that take deliveries in order. A thread is made when one is needed and none is idle.
+
+    `work` runs one delivery to its end and raises nothing. A thread whose delivery overran its time is replaced: it
+    goes on as long as its handler does, takes no further work, and ends.
+    """
+
+    def __init__(self, size: int, *, work: Callable[[Delivery], None]) -> None:
+        self._size = size
+        self._work = work
+        self._queue: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._waiting = 0
+        self._queued = 0
+        self._running: dict[Delivery, _Lane] = {}
+        self._closed = False
+        self._numbers = 0
+
+    @property
+    def size(self) -> int:
+        """How many deliveries can run at once, now. Overrun threads do not count."""
+        with self._lock:
+            return self._size if not self._closed else 0
+
+    @property
+    def threads(self) -> int:
+        """How many threads are there to take work."""
+        with self._lock:
+            return self._threads
+
+    def submit(self, delivery: Delivery) -> None:
+        """Run a delivery as soon as a thread is free."""
+        with self._lock:
+            self._queued += 1
+            self._queue.put(delivery)
+            if self._queued > self._waiting and self._threads < self._size:
+                self._spawn()
+
+    def replace(self, delivery: Delivery) -> None:
+        """The thread of this delivery is left to its handler; another one may take its place."""
+        with self._lock:
+            lane = self._running.get(delivery)
+            if lane is None or lane.left:
+                return
+            lane.left = True
+            self._threads -= 1
+            if self._queued > self._waiting and not self._closed:
+                self._spawn()
+
+    def close(self) -> None:
+        """Let idle threads end, and the others after their work. Does not wait."""
+        with self._lock:
+            self._closed = True
+            for _ in range(self._threads):
+                self._queue.put(None)
+
+    def _spawn(self) -> None:
+        self._threads += 1
+        self._numbers += 1
+        # Daemons: a handler that never returns must not keep the process from ending after its grace period.
+        threading.Thread(target=self._run, name=f"durable-handler-{self._numbers}", daemon=True).start()
+
+    def _run(self) -> None:
+        lane = _Lane()
+        try:
+            while not lane.left and (delivery := self._take()) is not None:
+                with self._lock:
+                    self._queued -= 1
+                    self._running[delivery] = lane
+                try:
+                    self._work(delivery)
+                finally:
+                    with self._lock:
+                        del self._running[delivery]
+        finally:
+            connections.close_all()
+            with self._lock:
+                if not lane.left:
+                    self._threads -= 1
+
+    def _take(self) -> Delivery | None:
+        with self._lock:
+            self._waiting += 1
+        try:
+            try:
+                return self._queue.get(timeout=IDLE_SECONDS)
+            except queue.Empty:
+                hygiene.rest()
+                return self._queue.get()
+        finally:
+            with self._lock:
+                self._waiting -= 1
+
+
+class _Lane:
+    """What a thread knows of itself."""
+
+    left = False

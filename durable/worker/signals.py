@@ -1,0 +1,46 @@
+"""SIGTERM and SIGINT: the first asks for a stop in good order, the second ends the process now."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class StopSignals:
+    """While entered (in the main thread; elsewhere it does nothing), calls `first` for the first signal."""
+
+    def __init__(self, first: Callable[[], None], *, second: Callable[[int], None] | None = None) -> None:
+        self._first = first
+        self._second = second or end_now
+        self._seen = 0
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in STOP_SIGNALS:
+                self._before[number] = signal.signal(number, self._received)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _received(self, number: int, frame: FrameType | None) -> None:
+        self._seen += 1
+        if self._seen == 1:
+            self._first()
+        else:
+            self._second(number)
+
+
+def end_now(number: int) -> None:
+    """End this process at once, with the exit code that shells give to a signal. Leases run out by themselves."""
+    os._exit(128 + number)

@@ -1,0 +1,98 @@
+"""The end of a worker: handlers get their grace, acknowledgements their schedule, and the rest goes back uncounted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from durable.conf import settings
+from durable.flow import beat, release, renew
+from durable.worker import hygiene
+from durable.worker.delivery import Delivery, Settlement
+from durable.worker.logs import get_logger
+
+if TYPE_CHECKING:
+    from durable.worker.worker import Exit, Worker
+
+log = get_logger("durable.worker.stopping")
+
+LAST_WORDS = 5.0
+"""Seconds after `GRACE_FOR` in which acknowledgements and releases have to end."""
+
+BURST_PATIENCE = 100
+"""Looks at a store that does not answer until a burst gives up: about two seconds."""
+
+
+class _Farewell(threading.Thread):
+    """Gives back what can not be finished. On a thread of its own: a store that is away must not hold up the end."""
+
+    def __init__(self, worker: Worker, left: Sequence[Delivery]) -> None:
+        super().__init__(name="durable-farewell", daemon=True)
+        self._worker = worker
+        self._left = left
+        self.said = threading.Event()
+        self.trouble = ""
+
+    def run(self) -> None:
+        try:
+            hygiene.connect()
+            if self._left:
+                # The last heartbeats go along, for the next attempt to read.
+                renew.renew([delivery.held for delivery in self._left], lease_for=settings.lease_for)
+                release.release([delivery.claim for delivery in self._left])
+                for delivery in self._left:
+                    self._worker.leases.end(delivery)
+            beat.gone(self._worker.name)
+        except DatabaseFault as fault:
+            self.trouble = f"{type(fault).__qualname__}: {fault}"
+        finally:
+            connections.close_all()
+            self.said.set()
+
+
+def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
+    """Stop a worker in good order. Answers its exit code: `code`, or `Exit.STORE` when something could not be written.
+
+    Claims and turns end first. Handlers have `grace` seconds, acknowledgements five more; what has not ended by then is
+    released uncounted, and handlers that still run are told so and left alone.
+    """
+    deadline = time.monotonic() + grace
+    for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop):
+        loop.stop()
+    worker.claim_loop.join(grace)
+    while worker.handlers.busy and (left := deadline - time.monotonic()) > 0:
+        worker.wait_for_slot(min(left, 0.5))
+    unfinished = [delivery for delivery in worker.leases.all() if delivery.settle() is Settlement.FIRST]
+    for delivery in unfinished:
+        delivery.leave()
+    end = deadline + LAST_WORDS
+    unwritten = worker.acks.finish(end - time.monotonic())
+    farewell = _Farewell(worker, unfinished)
+    farewell.start()
+    farewell.said.wait(max(0.1, end - time.monotonic()))
+    worker.lease_loop.stop()
+    for loop in worker.loops:
+        loop.stop()
+    worker.handlers.close(1.0)
+    for loop in worker.loops:
+        loop.join(1.0)
+    return _verdict(worker, code, farewell, unwritten)
+
+
+def _verdict(worker: Worker, code: Exit, farewell: _Farewell, unwritten: int) -> Exit:
+    if not unwritten and not farewell.trouble and farewell.said.is_set():
+        return code
+    held = [delivery.claim.idempotency_key for delivery in worker.leases.all()]
+    log.error(
+        "stopped_with_work_left",
+        worker=worker.name,
+        unwritten=unwritten,
+        still_leased=held,
+        error=farewell.trouble or "no answer in time",
+    )
+    return type(code).STORE

@@ -1,0 +1,67 @@
+"""The turn loop: feeds due messages to workflow code, a batch at a time, and knows whose code runs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+
+from durable.flow import turn
+from durable.kernel.cache import Cache
+from durable.outcomes import TurnReport
+from durable.worker.notes import Note
+from durable.worker.wakeup import Pace
+
+BATCH = 100
+
+
+class Turns:
+    """Takes turns on one thread, which owns the cache of suspended workflows."""
+
+    def __init__(
+        self,
+        *,
+        queues: tuple[str, ...] | None,
+        cache: Cache,
+        note: Callable[[], Note],
+        staged: Callable[[], None],
+        pace: Pace,
+        ready: Callable[[], bool],
+    ) -> None:
+        self._queues = queues
+        self._cache = cache
+        self._make_note = note
+        self._note: Note | None = None
+        self._staged = staged
+        self._pace = pace
+        self._ready = ready
+        self._running: tuple[uuid.UUID, float] | None = None
+
+    def hanging(self, seconds: float) -> uuid.UUID | None:
+        """The workflow whose code has been running for longer than `seconds`. From any thread."""
+        running = self._running
+        if running is not None and time.monotonic() - running[1] > seconds:
+            return running[0]
+        return None
+
+    def step(self) -> float:
+        """Take one batch of turns. Answers seconds to rest."""
+        if not self._ready():
+            return 1.0
+        if self._note is None:
+            self._note = self._make_note()
+        report = turn.turn(cache=self._cache, queues=self._queues, limit=BATCH, note=self._noted)
+        if report.staged:
+            self._staged()
+        return self._pace.idle() if report == TurnReport() else self._pace.worked()
+
+    def close(self) -> None:
+        """Evict every workflow and take the note away. On the turn thread, at its end."""
+        self._cache.drop_all()
+        if self._note is not None:
+            self._note.close()
+
+    def _noted(self, workflow_id: uuid.UUID | None) -> None:
+        self._running = None if workflow_id is None else (workflow_id, time.monotonic())
+        if self._note is not None:
+            self._note.write(workflow_id)

@@ -1,0 +1,121 @@
+"""How the threads of one process wake each other, and how a process notices the work of others.
+
+Inside a process a wake-up is immediate. Between processes the loops look again and again, with a back-off up to
+`POLL_FOR`; on SQLite a `ForeignWrites` watcher makes short intervals cheap by asking for `PRAGMA data_version` only.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Protocol
+
+from django.db import connections
+
+
+class Wake:
+    """A bell for one loop. Ringing it while the loop is at work makes the loop look once more afterwards."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def ring(self) -> None:
+        """Make the loop look again now. From any thread."""
+        self._event.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the bell, `seconds` at most, and answer its call: what rings from here on counts anew."""
+        self._event.wait(seconds)
+        self._event.clear()
+
+
+class Pace:
+    """How long an idle loop rests: short at first, doubling up to `longest`, short again after work was found."""
+
+    def __init__(self, longest: timedelta) -> None:
+        self._longest = longest.total_seconds()
+        self._next = self._longest / 8
+
+    def worked(self) -> float:
+        """Something was found: look again at once. Answers seconds to rest."""
+        self._next = self._longest / 8
+        return 0.0
+
+    def idle(self) -> float:
+        """Nothing was found. Answers seconds to rest."""
+        rest = self._next
+        self._next = min(self._next * 2, self._longest)
+        return rest
+
+
+class Timing(Protocol):
+    """Time as threads that wait need it. Tests give one that only counts."""
+
+    def now(self) -> int:
+        """Microseconds on a clock that never goes back."""
+        ...
+
+    def wait(self, condition: threading.Condition, microseconds: int | None) -> None:
+        """Wait on a condition that the caller holds; None waits for a notification only."""
+        ...
+
+
+class HostTiming:
+    """Real time."""
+
+    def now(self) -> int:
+        return time.monotonic_ns() // 1000
+
+    def wait(self, condition: threading.Condition, microseconds: int | None) -> None:
+        condition.wait(None if microseconds is None else microseconds / 1_000_000)
+
+
+class Doorbell:
+    """Wakes the main thread, also from a signal handler, where locks may not be taken: a pipe and a select."""
+
+    def __init__(self) -> None:
+        self._inner, self._outer = os.pipe()
+        for end in (self._inner, self._outer):
+            os.set_blocking(end, False)
+
+    def fileno(self) -> int:
+        """For select."""
+        return self._inner
+
+    def ring(self) -> None:
+        """Wake whoever waits. Safe in signal handlers and from any thread."""
+        with suppress(BlockingIOError):  # full of rings that nobody has answered yet: one more says nothing new
+            os.write(self._outer, b"!")
+
+    def wait(self, seconds: float) -> None:
+        """Wait for a ring, `seconds` at most."""
+        ready, _, _ = select.select([self._inner], [], [], seconds)
+        if ready:
+            os.read(self._inner, 4096)
+
+    def close(self) -> None:
+        """Give the pipe back."""
+        os.close(self._inner)
+        os.close(self._outer)
+
+
+class ForeignWrites:
+    """Notices on SQLite that another connection has written, at the price of one read without a lock."""
+
+    def __init__(self, *, alias: str, on_change: Callable[[], None]) -> None:
+        self._alias = alias
+        self._on_change = on_change
+        self._seen: int | None = None
+
+    def look(self) -> None:
+        """Ask once; calls back when the database has changed since the last look (or the connection is new)."""
+        with connections[self._alias].cursor() as cursor:
+            version: int = cursor.execute("PRAGMA data_version").fetchone()[0]
+        if version != self._seen:
+            self._seen = version
+            self._on_change()

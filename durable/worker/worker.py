@@ -1,0 +1,295 @@
+"""The worker of one process: assembles the loops, starts them in order, and stops them in order."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum, IntEnum
+
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from durable.conf import settings
+from durable.kernel.cache import Cache
+from durable.outcomes import Completed, Failed, ReconcileReport, RetryLater
+from durable.worker import notes, stopping
+from durable.worker.acks import Acks
+from durable.worker.burst import Burst, Quiet
+from durable.worker.claims import Claims
+from durable.worker.delivery import Delivery
+from durable.worker.execute import Committed, Outcome
+from durable.worker.handlers import Handlers
+from durable.worker.housekeeping import Housekeeping
+from durable.worker.leases import Leases
+from durable.worker.logs import get_logger
+from durable.worker.loops import Loop
+from durable.worker.notes import Note
+from durable.worker.turns import Turns
+from durable.worker.wakeup import Doorbell, ForeignWrites, Pace, Wake
+
+log = get_logger("durable.worker")
+
+TICK = 0.5
+BURST_TICK = 0.02
+STUCK_AFTER = 30.0
+"""Seconds after which a step of a loop that has not come back makes the worker red."""
+
+LONGEST_LOOK = timedelta(seconds=0.25)
+"""However cheap the watching for foreign writes is: due times pass without a write, so the loops look this often."""
+
+
+class Exit(IntEnum):
+    """How a worker ended: the exit code of its process."""
+
+    CLEAN = 0
+    USAGE = 2
+    STORE = 3
+    RESTART = 75
+    """To be started anew at once: workflow code hung the turn thread, or the code on disk has changed."""
+
+
+class Mode(Enum):
+    """When the worker stops by itself."""
+
+    SERVE = "serve"
+    BURST = "burst"
+
+
+class StoreAtStart(Enum):
+    """What to do when the store can not be reached at the start."""
+
+    WAIT = "wait"
+    REQUIRE = "require"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What this process has done so far. For people."""
+
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    turns: int = 0
+
+
+def default_name() -> str:
+    """A name that no other process has: host, process, and a few random digits."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:4]}"
+
+
+class Worker:
+    """Turns, claims, runs and acknowledges until it is stopped. `run` is for the thread that owns it, once.
+
+    `on_tick` is called from `run` about twice a second, for whoever shows or watches the worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        queues: Sequence[str] = (),
+        concurrency: int | None = None,
+        mode: Mode = Mode.SERVE,
+        at_start: StoreAtStart = StoreAtStart.WAIT,
+        on_tick: Callable[[Worker], None] | None = None,
+    ) -> None:
+        self.name = name or default_name()
+        self.tally = Tally()
+        self.ready = threading.Event()
+        self._mode = mode
+        self._at_start = at_start
+        self._on_tick = on_tick
+        self._alias = settings.database_alias
+        self._queues = tuple(queues) or None
+        self._doorbell = Doorbell()
+        self._exit: Exit | None = None
+        self._hangs: uuid.UUID | None = None
+        self._hang_after = 5 * settings.turn_cpu_for.total_seconds()
+        self._assemble(concurrency or settings.concurrency)
+
+    def _assemble(self, concurrency: int) -> None:
+        self._claim_wake, self._turn_wake = Wake(), Wake()
+        self._freed = Wake()
+        folder = notes.folder_of(self._alias)
+        self.leases = Leases(lease_for=settings.lease_for, idle=self._claim_wake)
+        self.acks = Acks(ended=self._ended)
+        self.handlers = Handlers(
+            concurrency=concurrency,
+            finished=self.acks.submit,
+            slot_freed=self._slot_freed,
+            rng=random.Random(),
+        )
+        self.claims = Claims(
+            worker=self.name,
+            queues=self._queues,
+            lease_for=settings.lease_for,
+            handlers=self.handlers,
+            leases=self.leases,
+            pace=self._pace(),
+            ready=self.ready,
+        )
+        self.turns = Turns(
+            queues=self._queues,
+            cache=Cache(settings.cached_workflows),
+            note=lambda: Note(folder),
+            staged=self._claim_wake.ring,
+            pace=self._pace(),
+            ready=self.ready.is_set,
+        )
+        self.housekeeping = Housekeeping(
+            worker=self.name, queues=self._queues, folder=folder, ready=self._prepared, found=self._found
+        )
+        self.claim_loop = Loop("claim", self.claims.step, wake=self._claim_wake)
+        self.turn_loop = Loop("turn", self.turns.step, wake=self._turn_wake, at_end=self.turns.close)
+        self.lease_loop = Loop("lease", self.leases.beat)
+        self.housekeeping_loop = Loop("housekeeping", self.housekeeping.step)
+        self.loops = [self.housekeeping_loop, self.lease_loop, self.turn_loop, self.claim_loop]
+        if connections[self._alias].vendor == "sqlite":
+            watcher = ForeignWrites(alias=self._alias, on_change=self.ring)
+            pause = settings.poll_for.total_seconds()
+            self.loops.append(Loop("watch", lambda: watcher.look() or pause))
+
+    def _pace(self) -> Pace:
+        return Pace(max(settings.poll_for, LONGEST_LOOK))
+
+    # --- running ---
+
+    def run(self) -> Exit:
+        """Work until stopped (or, in a burst, until nothing is due), then stop in good order. Answers how it went."""
+        if self._at_start is StoreAtStart.REQUIRE and not self._store_answers():
+            return Exit.STORE
+        log.info("worker_started", worker=self.name, queues=self._queues or "all", mode=self._mode.value)
+        self.acks.start()
+        for loop in self.loops:
+            loop.start()
+        burst = Burst(
+            queues=self._queues,
+            claims=self.claims,
+            leases=self.leases,
+            acks=self.acks,
+            housekeeping=self.housekeeping,
+            ring=self.ring,
+        )
+        failures = 0
+        while self._exit is None:
+            self._doorbell.wait(TICK if self._mode is Mode.SERVE else BURST_TICK)
+            self._watch_turns()
+            if self._on_tick is not None:
+                self._on_tick(self)
+            if self._mode is Mode.BURST and self._exit is None:
+                failures = self._look_whether_done(burst, failures)
+        code = stopping.stop(self, self._exit, grace=settings.grace_for.total_seconds())
+        log.info("worker_stopped", worker=self.name, code=int(code))
+        self._doorbell.close()
+        return code
+
+    def stop(self, code: Exit = Exit.CLEAN) -> None:
+        """Ask the worker to stop in good order. From any thread, and from signal handlers."""
+        if self._exit is None:
+            self._exit = code
+        self._doorbell.ring()
+
+    def ring(self) -> None:
+        """Make the turn and claim loops look now."""
+        self._turn_wake.ring()
+        self._claim_wake.ring()
+
+    def wait_for_slot(self, seconds: float) -> None:
+        """Wait until a slot becomes free, `seconds` at most."""
+        self._freed.wait(seconds)
+
+    def complaints(self) -> list[str]:
+        """Why this worker is not well, in words; empty when it is."""
+        found = []
+        if self._hangs is not None:
+            found.append(f"the code of workflow {self._hangs} hangs; this worker starts itself anew")
+        elif self._exit is not None:
+            found.append("stopping")
+        elif not self.ready.is_set():
+            found.append("starting: not ready yet")
+        pulses = [loop.pulse for loop in self.loops] + [self.acks.pulse]
+        found += [pulse.complaint(stuck_after=STUCK_AFTER) for pulse in pulses]
+        if self._exit is None:
+            found += [f"the {loop.pulse.name} loop is gone" for loop in self.loops if not loop.alive]
+        return [complaint for complaint in found if complaint]
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether the only thing that keeps this worker from its work is a store that does not answer."""
+        return bool(self.housekeeping_loop.pulse.trouble) and self._hangs is None
+
+    @property
+    def has_handlers_running(self) -> bool:
+        """Whether handlers go on behind the worker's end; they must not keep the process alive."""
+        return self.handlers.busy > 0 or self.turn_loop.alive
+
+    def _watch_turns(self) -> None:
+        hanging = self.turns.hanging(self._hang_after)
+        if hanging is not None and self._hangs is None:
+            # A thread can not be stopped from outside without leaving locks held: the process has to go. The note of
+            # whose code runs stays behind, and the next start counts it.
+            self._hangs = hanging
+            log.error("turn_hangs", workflow=str(hanging), seconds=self._hang_after, worker=self.name)
+            self.stop(Exit.RESTART)
+
+    def _look_whether_done(self, burst: Burst, failures: int) -> int:
+        try:
+            if self.ready.is_set() and burst.look() is Quiet.DONE:
+                self.stop()
+            elif not self.ready.is_set() and self.housekeeping_loop.pulse.trouble:
+                failures += 1
+        except DatabaseFault as fault:
+            connections[self._alias].close()
+            log.warning("burst_can_not_look", error=f"{type(fault).__qualname__}: {fault}", worker=self.name)
+            failures += 1
+        else:
+            if self.ready.is_set():
+                failures = 0
+        if failures > stopping.BURST_PATIENCE:
+            self.stop(Exit.STORE)
+        return failures
+
+    def _store_answers(self) -> bool:
+        try:
+            connections[self._alias].ensure_connection()
+        except DatabaseFault:
+            log.exception("store_unreachable", worker=self.name)
+            return False
+        return True
+
+    # --- wires between the loops ---
+
+    def _prepared(self) -> None:
+        self.claims.suspects_due()
+        self.ready.set()
+        self.ring()
+
+    def _found(self, report: ReconcileReport) -> None:
+        if report.suspects_due:
+            self.claims.suspects_due()
+        if report.rearmed or report.dead_lettered or report.settled or report.suspects_due:
+            self.ring()
+
+    def _slot_freed(self) -> None:
+        self._freed.ring()
+        self._claim_wake.ring()
+
+    def _ended(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.leases.end(delivery)
+        match outcome:
+            case Completed() | Committed():
+                self.tally.done += 1
+            case Failed():
+                self.tally.failed += 1
+            case RetryLater():
+                self.tally.retried += 1
+            case _:
+                pass
+        if not delivery.claim.single:
+            self._turn_wake.ring()

@@ -1,0 +1,112 @@
+"""The plant: handlers, starting them, running workers in this process."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from durable.conf import settings as configured
+from durable.kernel.codec import encode_arguments
+from durable.kernel.events import EventType
+from durable.kernel.registry import registry
+from durable.outcomes import Started
+from tests.waiting import Gate
+from tests.worker.plant import activities, workflows
+
+DELIVERY_BACKOFF = (timedelta(milliseconds=1), 1.0, timedelta(milliseconds=1))
+
+
+class Plant:
+    """What the tests do with the engine, by hand."""
+
+    def enqueue(self, definition: Any, *args: Any, budget: int | None = None, **options: Any) -> uuid.UUID:
+        """Enqueue a single activity; answers its workflow's id."""
+        from durable.conf import settings
+        from durable.flow import enqueue
+
+        retry = definition.retry or settings.default_retry
+        new = enqueue.new_activity(
+            id=uuid.uuid4(),
+            activity=definition.name,
+            payload=encode_arguments(definition, args, {}, codec=configured.codec()),
+            attempt_budget=budget or retry.max_attempts,
+            delivery_budget=settings.delivery_attempts,
+            options=options or {"on_dead_letter": settings.on_dead_letter},
+        )
+        [outcome] = enqueue.enqueue([new])
+        assert isinstance(outcome, Started)
+        return outcome.workflow_id
+
+    def start(self, definition: Any, *args: Any) -> uuid.UUID:
+        """Start a workflow."""
+        from durable.flow import start
+
+        new = start.new_workflow(id=uuid.uuid4(), type=definition.name, payload=encode_arguments(definition, args, {}, codec=configured.codec()))
+        [outcome] = start.start([new])
+        assert isinstance(outcome, Started)
+        return outcome.workflow_id
+
+    def burst(self, **options: Any) -> Any:
+        """Run a worker here until nothing is due."""
+        from durable.worker.worker import Mode, Worker
+
+        worker = Worker(mode=Mode.BURST, **options)
+        code = worker.run()
+        assert code == 0
+        return worker
+
+    def look(self, workflow_id: uuid.UUID) -> Any:
+        """The workflow as callers see it."""
+        from durable.flow import look
+
+        return look.snapshot(workflow_id)
+
+    def history(self, workflow_id: uuid.UUID) -> list[EventType]:
+        """The kinds of events."""
+        from durable.flow import look
+
+        return [event.type for event in look.history(workflow_id, limit=1000)]
+
+    def row(self, workflow_id: uuid.UUID) -> Any:
+        """The (only) outbox row."""
+        from durable.models import OutboxRow
+
+        return OutboxRow.objects.get(workflow_id=workflow_id)
+
+    def labels(self) -> list[str]:
+        """What handlers have written."""
+        from tests.ledger.models import Entry
+
+        return list(Entry.objects.order_by("id").values_list("label", flat=True))
+
+
+@pytest.fixture
+def plant(transactional_db: None, settings: Any) -> Iterator[Plant]:
+    """The plant on this test's database, with deliveries that are due again at once."""
+    settings.DURABLE = {"DELIVERY_BACKOFF": DELIVERY_BACKOFF, "CONCURRENCY": 4}
+    with registry.isolated():
+        for module in (activities, workflows):
+            for definition in vars(module).values():
+                if definition.__class__.__name__.endswith("ActivityDefinition"):
+                    registry.add_activity(definition)
+                elif definition.__class__.__name__ == "WorkflowDefinition":
+                    registry.add_workflow(definition)
+        yield Plant()
+
+
+@pytest.fixture
+def door() -> Iterator[Callable[[str], Gate]]:
+    """`door("name")` makes a gate that handlers of the plant pass through; all are opened at the end."""
+
+    def make(name: str) -> Gate:
+        activities.GATES[name] = Gate(name)
+        return activities.GATES[name]
+
+    yield make
+    for gate in activities.GATES.values():
+        gate.open()
+    activities.GATES.clear()

@@ -1,0 +1,208 @@
+"""Handlers under test. What they did, they write as `Entry` rows, or pass through a `Gate` of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import durable
+from durable import Retry, activity
+from tests.ledger.models import Entry
+from tests.waiting import Gate
+
+GATES: dict[str, Gate] = {}
+"""Doors that handlers pass through, by name; in the test's own process only."""
+
+SOON = Retry(max_attempts=3, first=timedelta(milliseconds=1), jitter=0.0, no_retry=(ValueError,))
+
+
+class Odd(Exception):
+    """An exception that can not be made again from its arguments, and whose text raises."""
+
+    def __init__(self, one: int, *, two: int) -> None:
+        self.one, self.two = one, two
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@activity(name="plant.note")
+def note(label: str) -> str:
+    """Write an entry."""
+    Entry.objects.create(label=label)
+    return label
+
+
+@activity(name="plant.add")
+def add(one: int, two: int) -> int:
+    """No database at all."""
+    return one + two
+
+
+@activity(name="plant.fail", retry=SOON)
+def fail(label: str) -> None:
+    """Fail each time."""
+    Entry.objects.create(label=label)
+    raise RuntimeError(f"no {label}")
+
+
+@activity(name="plant.fail_once", retry=SOON)
+def fail_once(label: str) -> int:
+    """Fail the first attempt; answer the number of the one that succeeded."""
+    attempt = durable.activity_info().attempt
+    if attempt == 1:
+        raise RuntimeError(f"no {label} yet")
+    return attempt
+
+
+@activity(name="plant.refuse", retry=SOON)
+def refuse() -> None:
+    """Fail with an error that is not tried again."""
+    raise ValueError("never")
+
+
+@activity(name="plant.odd", retry=Retry(max_attempts=1))
+def odd() -> None:
+    """Fail with an exception that fights back."""
+    raise Odd(1, two=2)
+
+
+@activity(name="plant.exit", retry=Retry(max_attempts=1))
+def leave() -> None:
+    """Ask the interpreter to exit."""
+    raise SystemExit(3)
+
+
+@activity(name="plant.nan", retry=SOON)
+def nan(label: str) -> float:
+    """Write an entry, and answer what JSON can not carry."""
+    Entry.objects.create(label=label)
+    return math.nan
+
+
+@activity(name="plant.pass_gate")
+def pass_gate(name: str) -> str:
+    """Stand at a door until the test opens it."""
+    Entry.objects.create(label=name)
+    GATES[name].pass_through()
+    return "through"
+
+
+@activity(name="plant.pass_gate_async")
+async def pass_gate_async(name: str) -> str:
+    """Block the event loop at a door."""
+    await Entry.objects.acreate(label=name)
+    GATES[name].pass_through()
+    return "through"
+
+
+@activity(name="plant.wait_forever_async")
+async def wait_forever_async(name: str) -> None:
+    """Wait until cancelled, and say that it happened."""
+    GATES[name].pass_through()
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        await Entry.objects.acreate(label=name, note="cancelled")
+        raise
+
+
+@activity(name="plant.wait_for_cancel")
+def wait_for_cancel(name: str) -> None:
+    """Look again and again whether it shall stop, and fail when it shall."""
+    info = durable.activity_info()
+    GATES[name].pass_through()
+    while not info.cancelled:
+        time.sleep(0.005)
+    Entry.objects.create(label=name, note="cancelled")
+    raise RuntimeError("stopped")
+
+
+@activity(name="plant.overrun", retry=SOON, start_to_close=timedelta(milliseconds=20))
+def overrun(name: str) -> str:
+    """Run longer than it may, but for the last attempt."""
+    if durable.activity_info().attempt == 3:
+        return "in time"
+    GATES[name].pass_through()
+    return "late"
+
+
+@activity(name="plant.overrun_async", retry=Retry(max_attempts=1), start_to_close=timedelta(milliseconds=20))
+async def overrun_async() -> None:
+    """Wait for what never comes."""
+    await asyncio.Event().wait()
+
+
+@activity(name="plant.left_open", retry=Retry(max_attempts=1))
+def left_open(label: str) -> None:
+    """Begin a transaction and walk away."""
+    from django.db import transaction
+
+    transaction.atomic().__enter__()
+    Entry.objects.create(label=label)
+
+
+@activity(name="plant.loops")
+def loops() -> str:
+    """Use event loops inside a sync handler."""
+    from asgiref.sync import async_to_sync
+
+    async def answer(value: int) -> int:
+        await asyncio.sleep(0)
+        return value + await Entry.objects.acount()
+
+    return f"{asyncio.run(answer(1))} {async_to_sync(answer)(2)}"
+
+
+@activity(name="plant.heartbeat", retry=SOON)
+def heartbeat() -> Any:
+    """Leave a heartbeat behind for the next attempt, and answer what it found."""
+    info = durable.activity_info()
+    if info.attempt == 1:
+        info.heartbeat({"page": 7})
+        raise RuntimeError("again")
+    return info.last_heartbeat
+
+
+@activity(name="plant.heartbeat_nan", retry=SOON)
+def heartbeat_nan() -> None:
+    """Heartbeat details that can not be stored."""
+    durable.activity_info().heartbeat(math.nan)
+
+
+@activity(name="plant.write_once", transactional=True, retry=SOON)
+def write_once(label: str) -> str:
+    """Write in the transaction of the acknowledgement."""
+    Entry.objects.create(label=label)
+    return durable.activity_info().idempotency_key
+
+
+@activity(name="plant.write_and_fail", transactional=True, retry=Retry(max_attempts=1))
+def write_and_fail(label: str) -> None:
+    """Write, then fail: nothing of it stays."""
+    Entry.objects.create(label=label)
+    raise RuntimeError("rolled back")
+
+
+@activity(name="plant.die", retry=Retry(max_attempts=1))
+def die(marker: str) -> None:
+    """End the process without a word, each time; leave a line in a file."""
+    with Path(marker).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    os._exit(1)
+
+
+@activity(name="plant.hold_pipe")
+def hold_pipe(arrived: str, opened: str, label: str) -> str:
+    """Tell through one named pipe that it is here, and wait at another."""
+    Entry.objects.create(label=label, amount=os.getpid())
+    with Path(arrived).open("w") as file:
+        file.write("here\n")
+    with Path(opened).open() as file:
+        file.read()
+    return label

@@ -1,0 +1,19 @@
+"""The suite's settings plus the plant, for worker processes that tests start. Spans come from the environment."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+from tests.settings import *  # noqa: F403
+from tests.settings import INSTALLED_APPS
+
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker.plant"]
+DURABLE = {
+    "LEASE_FOR": timedelta(seconds=float(os.environ.get("PLANT_LEASE", "60"))),
+    "GRACE_FOR": timedelta(seconds=float(os.environ.get("PLANT_GRACE", "30"))),
+    "DELIVERY_BACKOFF": (timedelta(milliseconds=1), 1.0, timedelta(milliseconds=1)),
+    "DELIVERY_ATTEMPTS": int(os.environ.get("PLANT_DELIVERIES", "8")),
+    "ON_DEAD_LETTER": os.environ.get("PLANT_DEAD_LETTER", "hold"),
+    "CONCURRENCY": 4,
+}

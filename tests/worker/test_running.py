@@ -1,0 +1,177 @@
+"""A worker in this process, on the database under test: what becomes of handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from durable.kernel.events import EventType
+from durable.outcomes import OutboxStatus, WorkflowStatus
+from tests.waiting import Gate
+from tests.worker.conftest import Plant
+from tests.worker.plant import activities, workflows
+
+
+def test_a_workflow_runs_to_its_end(plant: Plant) -> None:
+    workflow_id = plant.start(workflows.three, "a")
+    plant.burst()
+    found = plant.look(workflow_id)
+    assert (found.status, found.result) == (WorkflowStatus.COMPLETED, '["a-0","a-1","a-2"]')
+    assert plant.labels() == ["a-0", "a-1", "a-2"]
+
+
+def test_a_fan_out_wider_than_the_slots_runs_each_once(plant: Plant) -> None:
+    """BUGLOG X5."""
+    workflow_id = plant.start(workflows.fan, "b", 50)
+    plant.burst()
+    assert plant.look(workflow_id).result == "50"
+    assert sorted(plant.labels()) == sorted(f"b-{at}" for at in range(50))
+
+
+def test_single_activities_end_with_their_result(plant: Plant) -> None:
+    ids = [plant.enqueue(activities.add, number, 1) for number in range(30)]
+    plant.burst()
+    assert [plant.look(workflow_id).result for workflow_id in ids] == [str(number + 1) for number in range(30)]
+    assert plant.history(ids[0]) == [EventType.WORKFLOW_STARTED, EventType.WORKFLOW_COMPLETED]
+
+
+def test_a_limit_of_three_means_three_starts(plant: Plant) -> None:
+    """BUGLOG O2, P4."""
+    workflow_id = plant.enqueue(activities.fail, "c")
+    plant.burst()
+    found = plant.look(workflow_id)
+    assert found.status is WorkflowStatus.FAILED
+    assert (found.failure.type, found.failure.message) == ("RuntimeError", "no c")
+    assert "raise RuntimeError" in found.failure.traceback
+    assert plant.labels() == ["c"] * 3
+
+
+def test_a_failed_attempt_is_made_again(plant: Plant) -> None:
+    workflow_id = plant.enqueue(activities.fail_once, "d")
+    plant.burst()
+    assert plant.look(workflow_id).result == "2"
+    assert plant.row(workflow_id).failed_attempts.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("definition", "type_name"),
+    [
+        (activities.refuse, "ValueError"),
+        (activities.odd, "tests.worker.plant.activities.Odd"),
+        (activities.leave, "SystemExit"),
+        (activities.heartbeat_nan, "durable.errors.PayloadError"),
+        (activities.overrun_async, "TimeoutError"),
+    ],
+)
+def test_these_errors_fail_at_the_first_attempt(plant: Plant, definition: Any, type_name: str) -> None:
+    """BUGLOG P3, P5: errors that are not tried again, that fight back, and that would end a process."""
+    workflow_id = plant.enqueue(definition)
+    plant.burst()
+    found = plant.look(workflow_id)
+    assert (found.status, found.failure.type) == (WorkflowStatus.FAILED, type_name)
+    assert plant.row(workflow_id).attempts == 1
+
+
+def test_a_result_that_json_can_not_carry_fails_once_and_keeps_side_results(plant: Plant) -> None:
+    """BUGLOG P2."""
+    workflow_id = plant.enqueue(activities.nan, "e")
+    plant.burst()
+    found = plant.look(workflow_id)
+    assert (found.status, found.failure.type) == (WorkflowStatus.FAILED, "durable.errors.PayloadError")
+    assert plant.labels() == ["e"]
+
+
+def test_a_heartbeat_of_one_attempt_can_be_read_by_the_next(plant: Plant) -> None:
+    workflow_id = plant.enqueue(activities.heartbeat)
+    plant.burst()
+    assert plant.look(workflow_id).result == '{"page":7}'
+
+
+def test_an_overrun_attempt_is_spent_and_its_slot_is_not(plant: Plant, door: Callable[[str], Gate]) -> None:
+    """Two attempts stand at the door for ever; with one slot, the third one still runs."""
+    door("late")
+    workflow_id = plant.enqueue(activities.overrun, "late")
+    plant.burst(concurrency=1)
+    assert plant.look(workflow_id).result == '"in time"'
+    assert [failed.cause for failed in plant.row(workflow_id).failed_attempts.all()] == ["timeout", "timeout"]
+
+
+def test_event_loops_work_inside_a_sync_handler(plant: Plant) -> None:
+    """BUGLOG J8."""
+    workflow_id = plant.enqueue(activities.loops)
+    plant.burst()
+    assert plant.look(workflow_id).result == '"1 2"'
+
+
+def test_a_handler_that_leaves_a_transaction_open_is_failed_by_name(plant: Plant) -> None:
+    """BUGLOG C10."""
+    workflow_id = plant.enqueue(activities.left_open, "f")
+    after = plant.enqueue(activities.note, "g")
+    plant.burst(concurrency=1)
+    found = plant.look(workflow_id)
+    assert (found.status, found.failure.type) == (WorkflowStatus.FAILED, "durable.errors.TransactionLeftOpen")
+    assert plant.look(after).status is WorkflowStatus.COMPLETED
+    assert plant.labels() == ["g"]
+
+
+def test_a_transactional_handler_commits_with_its_completion(plant: Plant) -> None:
+    workflow_id = plant.enqueue(activities.write_once, "h")
+    plant.burst()
+    assert plant.look(workflow_id).result == f'"{workflow_id}:1:1"'
+    assert plant.labels() == ["h"]
+
+
+def test_a_transactional_handler_that_fails_leaves_nothing_but_its_failure(plant: Plant) -> None:
+    """SPEC A6."""
+    workflow_id = plant.enqueue(activities.write_and_fail, "i")
+    plant.burst()
+    found = plant.look(workflow_id)
+    assert (found.status, found.failure.message) == (WorkflowStatus.FAILED, "rolled back")
+    assert plant.labels() == []
+
+
+def test_an_input_that_does_not_decode_is_not_run_and_becomes_a_dead_letter(plant: Plant, settings: Any) -> None:
+    """BUGLOG P9, O5."""
+    settings.DURABLE = settings.DURABLE | {"DELIVERY_ATTEMPTS": 2}
+    workflow_id = plant.enqueue(activities.note, "j")
+    from durable.models import OutboxRow
+
+    OutboxRow.objects.filter(workflow_id=workflow_id).update(input='{"label":')
+    after = plant.enqueue(activities.note, "k")
+    plant.burst()
+    row = plant.row(workflow_id)
+    assert (row.status, row.cause, row.attempts) == (OutboxStatus.FAILED.value, "undecodable_input", 0)
+    assert plant.look(after).status is WorkflowStatus.COMPLETED
+    assert plant.labels() == ["k"]
+
+
+def test_an_unknown_handler_is_put_off_uncounted_and_the_next_row_runs(plant: Plant) -> None:
+    """BUGLOG O6."""
+    workflow_id = plant.enqueue(activities.note, "l")
+    from durable.models import OutboxRow
+
+    OutboxRow.objects.filter(workflow_id=workflow_id).update(activity="plant.of_tomorrow")
+    after = plant.enqueue(activities.note, "m")
+    plant.burst()
+    row = plant.row(workflow_id)
+    assert (row.status, row.deliveries, row.delivery_failures) == (OutboxStatus.PENDING.value, 0, 0)
+    assert plant.look(after).status is WorkflowStatus.COMPLETED
+
+
+def test_an_unknown_handler_counts_after_its_time_and_ends_as_a_dead_letter(plant: Plant, settings: Any) -> None:
+    """BUGLOG O6."""
+    from datetime import timedelta
+
+    settings.DURABLE = settings.DURABLE | {"DELIVERY_ATTEMPTS": 2, "UNKNOWN_HANDLER_FOR": timedelta()}
+    workflow_id = plant.enqueue(activities.note, "n")
+    from durable.models import OutboxRow
+
+    OutboxRow.objects.filter(workflow_id=workflow_id).update(activity="plant.of_yesterday")
+    plant.burst()
+    row = plant.row(workflow_id)
+    assert (row.status, row.cause) == (OutboxStatus.FAILED.value, "unknown_handler")
+    errors = [failed.error["message"] for failed in row.failed_attempts.all()]
+    assert len(errors) == 2
+    assert all("plant.of_yesterday" in error for error in errors)
