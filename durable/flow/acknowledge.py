@@ -16,13 +16,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.errors import TokenMissing
 from durable.flow import transaction
-from durable.flow.steps import closing
+from durable.flow.steps import closing, dead_letters
+from durable.flow.steps.dead_letters import Death
 from durable.flow.transaction import Patience, Waits
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
 from durable.outcomes import (
     AckOutcome,
     Cancelled,
+    Cause,
     Claim,
     Completed,
     Ending,
@@ -33,7 +35,7 @@ from durable.outcomes import (
 )
 from durable.store import messages, outbox, work_items, workflows
 from durable.store.messages import NewMessage
-from durable.store.outbox import NewFailedAttempt, Return
+from durable.store.outbox import LockedRow, NewFailedAttempt, Return
 from durable.store.workflows import LockedWorkflow
 
 logger = structlog.stdlib.get_logger("durable.flow")
@@ -75,20 +77,42 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
 
 
 def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:
-    owners = workflows.lock(connection, {e.claim.workflow_id for e in endings if e.claim.single})
-    outbox.lock_ids(connection, [e.claim.row_id for e in endings])
+    owners = workflows.lock(connection, {e.claim.workflow_id for e in endings if e.claim.single or _is_held(e)})
+    rows = outbox.lock(connection, [e.claim.row_id for e in endings])
     items = work_items.lock(connection, {e.claim.row_id: e.claim.token for e in endings})
     valid = [_heeding(e, items[e.claim.row_id].asked_to_cancel) for e in endings if e.claim.row_id in items]
     if valid:
         work_items.delete(connection, list(items))
         _close_rows(connection, valid)
-        _hand_over(connection, valid, owners)
+        _hand_over(connection, [e for e in valid if not _is_held(e)], owners)
+        held = [e for e in valid if _is_held(e)]
+        if held:
+            at = clock.database_now(connection)
+            dead_letters.bury(connection, [_death(e, owners, rows) for e in held], at=at)
     return [AckOutcome.ACKNOWLEDGED if e.claim.row_id in items else AckOutcome.TOKEN_MISSING for e in endings]
 
 
+def _is_held(ending: Ending) -> bool:
+    """Whether spent retries make a dead letter, by the activity's `on_exhausted`, instead of a failure."""
+    return isinstance(ending, Failed) and ending.claim.options.get("on_exhausted") == "hold"
+
+
+def _death(ending: Ending, owners: dict[uuid.UUID, LockedWorkflow], rows: dict[int, LockedRow]) -> Death:
+    claim = ending.claim
+    return Death(
+        workflow=owners[claim.workflow_id],
+        row=rows[claim.row_id],
+        cause=Cause.RETRIES_EXHAUSTED,
+        failures=0,
+        attempts=1,
+        heartbeat=ending.heartbeat,
+        error=ending.failure if isinstance(ending, Failed) else None,
+    )
+
+
 def _heeding(ending: Ending, asked_to_cancel: object) -> Ending:
-    """After a cancel request no further attempt starts; a finish that came first stands."""
-    if isinstance(ending, RetryLater) and asked_to_cancel:
+    """After a cancel request no further attempt starts, and nothing waits for staff; a finish that came first stands."""
+    if asked_to_cancel and (isinstance(ending, RetryLater) or _is_held(ending)):
         return Cancelled(ending.claim, ending.heartbeat)
     return ending
 
@@ -100,6 +124,8 @@ def _close_rows(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> N
     for e in endings:
         claim = e.claim
         match e:
+            case Failed() if _is_held(e):
+                pass
             case Completed() | Failed():
                 finished.append((claim.row_id, OutboxStatus.DONE, 1, e.heartbeat))
             case Cancelled():

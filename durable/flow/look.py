@@ -7,18 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
 from durable import clock
 from durable.conf import settings
 from durable.errors import WorkflowNotFound
 from durable.flow import transaction
 from durable.kernel.events import Event
-from durable.outcomes import Snapshot, WorkflowStatus
+from durable.outcomes import DeadLetterFilter, Snapshot, WorkflowStatus
 from durable.store import history as histories
-from durable.store import reads
+from durable.store import reads, redrives
 from durable.store.reads import PendingRow, QueueState
 
-__all__ = ["Health", "by_key", "health", "history", "listing", "next_due", "pending", "snapshot"]
+if TYPE_CHECKING:
+    from durable.models import OutboxRow
+
+__all__ = ["Health", "by_key", "dead_letters", "dead_letters_matching", "health", "history", "listing", "next_due", "pending", "snapshot"]
 
 
 def snapshot(workflow_id: uuid.UUID) -> Snapshot:
@@ -135,3 +139,13 @@ def _span(span: timedelta) -> str:
     if seconds < 120:
         return f"{seconds} s"
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
+
+
+def dead_letters(workflow_id: uuid.UUID) -> list[OutboxRow]:
+    """Every dead letter of a workflow's current run, oldest first, with `failure_delivered`: which can be redriven."""
+    return dead_letters_matching(DeadLetterFilter(workflow_id=workflow_id), limit=100_000)
+
+
+def dead_letters_matching(wanted: DeadLetterFilter, *, limit: int) -> list[OutboxRow]:
+    """At most `limit` of the dead letters that match, oldest first."""
+    return transaction.reading(partial(redrives.dead_letters, wanted=wanted, limit=limit))

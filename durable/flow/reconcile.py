@@ -48,7 +48,7 @@ def reconcile() -> ReconcileReport:
         after = 0
         while page := _page(source, after):
             after = page[-1][0]
-            counts += _take_up_isolating(page, errors)
+            counts += _take_up_isolating(page, errors, counts["rearmed"])
     return ReconcileReport(
         settled=counts["settled"],
         rearmed=counts["rearmed"],
@@ -62,10 +62,12 @@ def _page(source: Page, after: int) -> list[tuple[int, uuid.UUID]]:
     return transaction.reading(lambda connection: source(connection, after=after, limit=_PAGE))
 
 
-def _take_up_isolating(page: Sequence[tuple[int, uuid.UUID]], errors: dict[uuid.UUID, str]) -> Counter[str]:
+def _take_up_isolating(
+    page: Sequence[tuple[int, uuid.UUID]], errors: dict[uuid.UUID, str], before: int
+) -> Counter[str]:
     """One page in one transaction; if something in it is broken for good, each workflow of the page in one of its own."""
     try:
-        return transaction.own(lambda connection: _take_up(connection, page))
+        return transaction.own(lambda connection: _take_up(connection, page, before))
     except (DjangoDatabaseError, ValueError, LookupError, TypeError) as error:
         if isinstance(error, DjangoDatabaseError) and classify(error) is not Fault.PERMANENT:
             raise
@@ -77,11 +79,13 @@ def _take_up_isolating(page: Sequence[tuple[int, uuid.UUID]], errors: dict[uuid.
             return Counter()
         counts: Counter[str] = Counter()
         for owner in sorted(owners):
-            counts += _take_up_isolating([entry for entry in page if entry[1] == owner], errors)
+            mine = [entry for entry in page if entry[1] == owner]
+            counts += _take_up_isolating(mine, errors, before + counts["rearmed"])
         return counts
 
 
-def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUID]]) -> Counter[str]:
+def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUID]], before: int) -> Counter[str]:
+    """`before` is how many rows this round has re-armed already: what is taken up together comes due one by one."""
     owners = workflows.lock_free(connection, {owner for _, owner in page}, limit=len(page))
     rows = outbox.lock(connection, [row_id for row_id, owner in page if owner in owners])
     rows = {row_id: row for row_id, row in rows.items() if row.status is OutboxStatus.CLAIMED}
@@ -109,7 +113,7 @@ def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
             continue
         cause = Cause.LEASE_LOST if item is not None and item.worker in alive else Cause.WORKER_DIED
         failed.append(NewFailedAttempt(row.id, row.deliveries, item.worker if item else "", None, cause, None))
-        _judge(workflow, row, item, cause, returns, deaths)
+        _judge(workflow, row, item, cause, returns, deaths, before)
     outbox.cancel(connection, settled)
     returning.close_cancelled(connection, stopped, owners, at=at)
     outbox.give_back(connection, returns)
@@ -125,6 +129,7 @@ def _judge(
     cause: Cause,
     returns: list[Return],
     deaths: list[Death],
+    before: int,
 ) -> None:
     heartbeat = item.heartbeat if item else None
     failures = row.delivery_failures + 1
@@ -132,5 +137,5 @@ def _judge(
         deaths.append(Death(workflow, row, cause, heartbeat=heartbeat))
         return
     # One of the rows that a dead process held may have killed it: each is delivered alone from now on.
-    delay = backoff.delivery(failures, random.Random())
+    delay = backoff.delivery(failures, random.Random()) + backoff.paced(before + len(returns))
     returns.append(Return(row.id, delay, failures=1, suspect=1, cause=cause.value, heartbeat=heartbeat))

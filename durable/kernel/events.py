@@ -22,6 +22,7 @@ activity_completed   result (payload)
 activity_failed      failure, attempts
 activity_cancelled   (nothing)
 activity_redriven    actor, mode, reason, was_judged
+activity_discarded   actor, reason, then, was_judged
 timer_fired          timer [seq, place]
 signal_received      name, payload
 ==================== ========================================================================================
@@ -62,6 +63,7 @@ class EventType(StrEnum):
     ACTIVITY_FAILED = "activity_failed"
     ACTIVITY_CANCELLED = "activity_cancelled"
     ACTIVITY_REDRIVEN = "activity_redriven"
+    ACTIVITY_DISCARDED = "activity_discarded"
     TIMER_FIRED = "timer_fired"
     SIGNAL_RECEIVED = "signal_received"
 

@@ -80,3 +80,17 @@ def _event(row: tuple[object, ...]) -> Event:
         recorded_at=moment,
         ordinal=cast("int | None", ordinal),
     )
+
+
+_OUTCOMES = ("activity_completed", "activity_failed", "activity_cancelled")
+
+
+def records_outcome(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, since: int, ordinal: int) -> int:
+    """How many terminal outcomes of an activity the history holds from `since` on, where its current lease begins."""
+    rows = sql.fetch(
+        connection,
+        "SELECT count(*) FROM durable_event WHERE workflow_id = %s AND seq >= %s AND ordinal = %s "
+        "AND type IN (%s, %s, %s)",
+        [sql.param(connection, workflow_id), since, ordinal, *_OUTCOMES],
+    )
+    return cast(int, rows[0][0])

@@ -261,7 +261,7 @@ def bury(connection: BaseDatabaseWrapper, buried: Sequence[Bury]) -> None:
         sql.execute(
             connection,
             f"UPDATE durable_outboxrow AS r SET status = 'failed', dead_lettered_at = {now}, cause = given.cause, "
-            "failure_delivered = (given.delivered = 1), delivery_failures = r.delivery_failures + given.failures, "
+            "failure_delivered = (r.failure_delivered OR given.delivered = 1), delivery_failures = r.delivery_failures + given.failures, "
             "attempts = r.attempts + given.attempts, suspect = false, "
             "last_heartbeat = coalesce(given.heartbeat, r.last_heartbeat) "
             f"FROM {_BURIED.source(connection)} WHERE r.id = given.id AND r.status = 'claimed'",
@@ -279,6 +279,20 @@ def cancel(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
             f"WHERE status IN ('pending', 'claimed', 'failed') AND {condition}",
             params,
         )
+
+
+def pause(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
+    """Mark (locked) rows, whatever their status, so that they are not claimed until `resume`."""
+    if ids:
+        condition, params = sql.among(connection, "id", sorted(ids))
+        sql.execute(connection, f"UPDATE durable_outboxrow SET paused = true WHERE NOT paused AND {condition}", params)
+
+
+def resume(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
+    """Take the mark from (locked) rows."""
+    if ids:
+        condition, params = sql.among(connection, "id", sorted(ids))
+        sql.execute(connection, f"UPDATE durable_outboxrow SET paused = false WHERE paused AND {condition}", params)
 
 
 def mark_judged(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:

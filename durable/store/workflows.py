@@ -134,6 +134,26 @@ class Progress:
     closed_at: datetime | None = None
 
 
+def note_seq(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, last_seq: int) -> None:
+    """Move `last_seq` of a (locked) workflow behind an event that changes nothing else about it."""
+    sql.execute(
+        connection,
+        "UPDATE durable_workflow SET last_seq = %s WHERE id = %s",
+        [last_seq, sql.param(connection, workflow_id)],
+    )
+
+
+def set_status(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, was: WorkflowStatus, becomes: WorkflowStatus, last_seq: int
+) -> None:
+    """Move a (locked) live workflow between running and paused, behind the event that explains it."""
+    sql.execute(
+        connection,
+        "UPDATE durable_workflow SET status = %s, last_seq = %s WHERE id = %s AND status = %s",
+        [becomes.value, last_seq, sql.param(connection, workflow_id), was.value],
+    )
+
+
 _GIVEN = sql.RowSet(
     [
         ("id", "uuid"),

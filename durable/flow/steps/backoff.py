@@ -16,3 +16,9 @@ def delivery(failures: int, rng: random.Random) -> timedelta:
     exponent = min(failures - 1, 64)
     wait = min(cap, timedelta(seconds=min(first.total_seconds() * factor**exponent, cap.total_seconds())))
     return wait * rng.uniform(1 - _JITTER, 1 + _JITTER)
+
+
+def paced(position: int) -> timedelta:
+    """How much later the row at this position of a round comes due, by `REARM_PER_SECOND`; the first one not at all."""
+    rate = settings.rearm_per_second
+    return timedelta() if rate is None else timedelta(seconds=position / rate)

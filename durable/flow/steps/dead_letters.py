@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -30,13 +29,15 @@ class Death:
     row: LockedRow
     cause: Cause
     failures: int = 1
+    attempts: int = 0
     heartbeat: str | None = None
     error: Failure | None = None
 
 
-def delivers(options: Mapping[str, Any]) -> bool:
-    """Whether the row's policy tells the workflow (`deliver`) or keeps it waiting for staff (`hold`)."""
-    return options.get("on_dead_letter") == "deliver"
+def delivers(death: Death) -> bool:
+    """Whether the row's policy tells the workflow (`deliver`) or keeps it waiting for staff (`hold`). Application retries
+    come here only under `on_exhausted="hold"`, which is a hold by itself."""
+    return death.cause is not Cause.RETRIES_EXHAUSTED and death.row.options.get("on_dead_letter") == "deliver"
 
 
 def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: datetime) -> None:
@@ -49,14 +50,15 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
             Bury(
                 id=d.row.id,
                 cause=d.cause,
-                delivered=int(delivers(d.row.options)),
+                delivered=int(delivers(d)),
                 failures=d.failures,
+                attempts=d.attempts,
                 heartbeat=d.heartbeat,
             )
             for d in deaths
         ],
     )
-    told = [d for d in deaths if delivers(d.row.options)]
+    told = [d for d in deaths if delivers(d)]
     messages.insert(
         connection,
         [
@@ -88,7 +90,7 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
             ordinal=d.row.ordinal,
             activity=d.row.activity,
             cause=d.cause.value,
-            delivered=delivers(d.row.options),
+            delivered=delivers(d),
         )
 
 

@@ -161,6 +161,8 @@ def _row(workflow: LockedWorkflow, command: ScheduleActivity) -> NewRow:
     policy = options.pop("on_dead_letter", None) or definition.on_dead_letter or settings.on_dead_letter
     if policy == "deliver":
         options["on_dead_letter"] = policy
+    if (options.pop("on_exhausted", None) or definition.on_exhausted) == "hold":
+        options["on_exhausted"] = "hold"
     return NewRow(
         workflow_id=workflow.id,
         lease=workflow.lease,

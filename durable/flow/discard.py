@@ -1,0 +1,137 @@
+"""Discard one dead letter: close it for good, with a reason."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import structlog
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.errors import AlreadyJudged, RedriveRefused, StoreUnavailable
+from durable.flow.steps import closing, selecting
+from durable.flow.steps.changing import Change
+from durable.flow.steps.selecting import RowsOrFilter
+from durable.kernel import wire
+from durable.kernel.events import EventType, MessageKind
+from durable.outcomes import Discarded, Failure, Then, WorkflowStatus
+from durable.store import history, messages, redrives, workflows
+from durable.store.messages import NewMessage
+from durable.store.workflows import LockedWorkflow
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+class _Discard(Change[Discarded]):
+    def __init__(
+        self, workflow_id: uuid.UUID, ordinal: int, *, lease: int | None, then: Then, actor: Any, reason: str
+    ) -> None:
+        super().__init__(workflow_id, ordinal, lease=lease, actor=actor, reason=reason, answer=Discarded)
+        self.then = then
+
+    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
+        where = {"lease": workflow.lease, "ordinal": self.ordinal}
+        redrives.lock_row(connection, workflow.id, **where)
+        activity, _ = redrives.budgets(connection, workflow.id, **where)
+        moved = self.must_have_moved(connection, workflow, redrives.discard(connection, workflow.id, **where))
+        was_judged = moved.was_delivered or recorded > 0
+        self.record(connection, moved.row_id, mode=f"discard_{self.then}", was_judged=was_judged)
+        event = self.marker(
+            connection, workflow, EventType.ACTIVITY_DISCARDED, then=self.then, was_judged=was_judged
+        )
+        failure = Failure("Discarded", f"{activity} was discarded: {self.reason}")
+        if was_judged or not workflow.single:
+            history.append(connection, [(workflow.id, event)])
+            workflows.note_seq(connection, workflow.id, event.seq)
+            if not was_judged:
+                messages.insert(connection, [self._message(workflow, failure)])
+        elif self.then == "fail":
+            closing.end(
+                connection,
+                workflow,
+                event=EventType.WORKFLOW_FAILED,
+                status=WorkflowStatus.FAILED,
+                at=event.recorded_at,
+                data={"failure": failure.as_data()},
+                failure=failure.as_data(),
+                before=[event],
+            )
+        else:
+            closing.end(
+                connection,
+                workflow,
+                event=EventType.WORKFLOW_CANCELLED,
+                status=WorkflowStatus.CANCELLED,
+                at=event.recorded_at,
+                data={"reason": self.reason, "actor": self.actor_text},
+                before=[event],
+            )
+        return moved.row_id, was_judged
+
+    def held_back(self) -> RedriveRefused:
+        return AlreadyJudged(self.workflow_id, self.ordinal)
+
+    def _message(self, workflow: LockedWorkflow, failure: Failure) -> NewMessage:
+        if self.then == "fail":
+            payload = wire.dump({"failure": failure.as_data(), "attempts": 0})
+            return NewMessage(workflow.id, workflow.lease, MessageKind.FAILED, payload, self.ordinal)
+        payload = wire.dump({"reason": self.reason, "actor": self.actor_text})
+        return NewMessage(workflow.id, workflow.lease, MessageKind.CANCEL, payload)
+
+
+def discard(
+    workflow_id: uuid.UUID, ordinal: int, *, reason: str, then: Then = "fail", actor: Any = None
+) -> Discarded:
+    """Close the dead letter of an activity in the current run as cancelled, for good.
+
+    A judged one is only closed. A held one still has a workflow that waits: under `then="fail"` the activity fails
+    there, under `"cancel"` the workflow is asked to cancel itself (a single activity ends at once, either way). Commits
+    together: the row, the audit row, a marker event, and what the workflow is told. Raises `RedriveRefused`, and
+    `ValueError` for an empty reason or another `then`.
+    """
+    _check(reason, then)
+    return _one(workflow_id, ordinal, lease=None, then=then, actor=actor, reason=reason)
+
+
+def discard_many(
+    rows_or_filter: RowsOrFilter, *, reason: str, then: Then = "fail", actor: Any = None
+) -> list[Discarded | RedriveRefused]:
+    """Discard many dead letters, each in a transaction of its own; one outcome per row, refusals included.
+
+    A filter means the dead letters that match it now; what fails anew meanwhile is left out. Once the store can not be
+    reached, the rest is not tried: each of them answers `StoreUnavailable`.
+    """
+    _check(reason, then)
+    outcomes: list[Discarded | RedriveRefused] = []
+    for place in selecting.each(rows_or_filter):
+        if outcomes and isinstance(outcomes[-1], StoreUnavailable):
+            outcomes.append(StoreUnavailable(outcomes[-1].cause, outcome_unknown=False))
+            continue
+        try:
+            outcomes.append(
+                _one(place.workflow_id, place.ordinal, lease=place.lease, then=then, actor=actor, reason=reason)
+            )
+        except RedriveRefused as refusal:
+            outcomes.append(refusal)
+    return outcomes
+
+
+def _check(reason: str, then: str) -> None:
+    if not reason.strip():
+        raise ValueError("A discard needs a reason; it becomes part of the audit.")
+    if then not in ("fail", "cancel"):
+        raise ValueError(f"then={then!r} is neither 'fail' (the activity fails) nor 'cancel' (the workflow is cancelled).")
+
+
+def _one(
+    workflow_id: uuid.UUID, ordinal: int, *, lease: int | None, then: Then, actor: Any, reason: str
+) -> Discarded:
+    one = _Discard(workflow_id, ordinal, lease=lease, then=then, actor=actor, reason=reason)
+    log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, then=then)
+    try:
+        done = one.make()
+    except RedriveRefused as refusal:
+        log.warning("discard.refused", code=refusal.code, text=str(refusal))
+        raise
+    log.info("discard.done", was_judged=done.was_judged, actor=one.actor_text, reason=reason)
+    return done

@@ -1,0 +1,25 @@
+"""Pause a workflow: its code does not turn, and none of its activities is claimed, until it is resumed."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import structlog
+
+from durable.flow import transaction
+from durable.flow.steps import pausing
+from durable.outcomes import WorkflowState
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+def pause(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> WorkflowState:
+    """Pause a running workflow. What is already out with a worker goes on; its result waits.
+
+    Commits together: the event, the status, the mark on every row whatever its status, and its messages parked. Pausing
+    a paused one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`.
+    """
+    state = transaction.own(lambda connection: pausing.pause(connection, workflow_id, actor=actor, reason=reason))
+    logger.info("workflow.paused", workflow=str(workflow_id), reason=reason, actor=str(actor or ""))
+    return state

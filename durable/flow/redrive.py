@@ -1,0 +1,190 @@
+"""Redrive one dead letter: give it back to the pending, claimable state. It moves the row, or a refusal is raised."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import structlog
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.errors import AlreadyJudged, HistoryRecordsOutcome, RedriveRefused, StoreUnavailable
+from durable.flow.steps import budgets, selecting
+from durable.flow.steps.changing import Change
+from durable.flow.steps.selecting import RowsOrFilter
+from durable.kernel.events import EventType
+from durable.outcomes import Redriven, RedriveMode, RedrivePreview, WorkflowStatus
+from durable.store import history, redrives, workflows
+from durable.store.workflows import LockedWorkflow
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+class _Redrive(Change[Redriven]):
+    def __init__(
+        self,
+        workflow_id: uuid.UUID,
+        ordinal: int,
+        *,
+        lease: int | None,
+        mode: RedriveMode,
+        actor: Any,
+        reason: str,
+        delay: timedelta,
+    ) -> None:
+        super().__init__(workflow_id, ordinal, lease=lease, actor=actor, reason=reason, answer=Redriven)
+        self.mode = mode
+        self.delay = delay
+        self.passed_over: list[str] = []
+
+    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
+        forced = self.mode is RedriveMode.FORCED
+        self.passed_over.clear()
+        if recorded:
+            if not forced:
+                activity_id = f"{workflow.id}:{workflow.lease}:{self.ordinal}"
+                raise HistoryRecordsOutcome(workflow.id, activity_id, self.ordinal)
+            self.passed_over.append(HistoryRecordsOutcome.code)
+        redrives.lock_row(connection, workflow.id, lease=workflow.lease, ordinal=self.ordinal)
+        activity, options = redrives.budgets(connection, workflow.id, lease=workflow.lease, ordinal=self.ordinal)
+        moved = redrives.revive(
+            connection,
+            workflow.id,
+            lease=workflow.lease,
+            ordinal=self.ordinal,
+            judged_too=int(forced),
+            paused=int(workflow.status is WorkflowStatus.PAUSED),
+            deliveries=settings.delivery_attempts,
+            attempts=budgets.attempts(activity, options),
+            delay=self.delay,
+        )
+        moved = self.must_have_moved(connection, workflow, moved)
+        if moved.was_delivered:
+            self.passed_over.append(AlreadyJudged.code)
+        was_judged = moved.was_delivered or recorded > 0
+        self.record(connection, moved.row_id, mode=self.mode.value, was_judged=was_judged)
+        event = self.marker(
+            connection, workflow, EventType.ACTIVITY_REDRIVEN, mode=self.mode.value, was_judged=was_judged
+        )
+        history.append(connection, [(workflow.id, event)])
+        workflows.note_seq(connection, workflow.id, event.seq)
+        return moved.row_id, was_judged
+
+    def held_back(self) -> RedriveRefused:
+        return AlreadyJudged(self.workflow_id, self.ordinal)
+
+
+def redrive(
+    workflow_id: uuid.UUID,
+    ordinal: int,
+    *,
+    mode: RedriveMode = RedriveMode.ELIGIBLE,
+    actor: Any = None,
+    reason: str = "",
+) -> Redriven:
+    """Give the dead letter of an activity in the current run back, due now.
+
+    Commits together: the row (pending, both budgets extended by a full one, attempts and errors kept), the audit row,
+    and a marker event in the history. Answers the row and whether it had been judged. Raises `RedriveRefused` (the first
+    gate that refuses speaks; `StoreUnavailable` when the database did not answer), and `ValueError` for a forced redrive
+    without a reason. `actor` is a user or a text.
+    """
+    _check(mode, reason)
+    return _one(workflow_id, ordinal, lease=None, mode=mode, actor=actor, reason=reason, delay=timedelta())
+
+
+def redrive_many(
+    rows_or_filter: RowsOrFilter,
+    *,
+    mode: RedriveMode = RedriveMode.ELIGIBLE,
+    actor: Any = None,
+    reason: str = "",
+    per_second: float | None = None,
+) -> list[Redriven | RedriveRefused]:
+    """Redrive many dead letters, each in a transaction of its own; one outcome per row, refusals included.
+
+    `rows_or_filter`: outbox rows, pairs of workflow id and ordinal, or a `DeadLetterFilter`, which means the dead letters
+    that match it now; what fails anew meanwhile is left out. The rows come due at most `per_second` a second (None:
+    `REDRIVE_PER_SECOND`), the first at once. When the store can not be reached the rest is not tried: each of them
+    answers `StoreUnavailable`.
+    """
+    _check(mode, reason)
+    rate = settings.redrive_per_second if per_second is None else per_second
+    if rate is not None and not rate > 0:
+        raise ValueError(f"per_second={per_second!r} is not a number above zero.")
+    outcomes: list[Redriven | RedriveRefused] = []
+    moved = 0
+    for place in selecting.each(rows_or_filter):
+        if outcomes and isinstance(outcomes[-1], StoreUnavailable):
+            outcomes.append(StoreUnavailable(outcomes[-1].cause, outcome_unknown=False))
+            continue
+        delay = timedelta(seconds=moved / rate) if rate is not None else timedelta()
+        try:
+            outcomes.append(
+                _one(
+                    place.workflow_id,
+                    place.ordinal,
+                    lease=place.lease,
+                    mode=mode,
+                    actor=actor,
+                    reason=reason,
+                    delay=delay,
+                )
+            )
+            moved += 1
+        except RedriveRefused as refusal:
+            outcomes.append(refusal)
+    return outcomes
+
+
+def preview_redrive(
+    rows_or_filter: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE
+) -> RedrivePreview:
+    """Say what `redrive_many` would do now: how many would go, and how many would be refused, by code. Writes nothing.
+
+    At most 10,000 rows are judged; `capped` says that there are more. The gates speak again at the redrive itself.
+    """
+    found: Counter[str] = Counter()
+    looked_at, capped = 0, False
+    eligible = int(mode is not RedriveMode.FORCED)
+    for verdicts in selecting.verdicts(rows_or_filter, eligible=eligible, limit=PREVIEW_LIMIT + 1):
+        found.update(verdicts)
+        looked_at += len(verdicts)
+    if looked_at > PREVIEW_LIMIT:
+        capped, looked_at = True, PREVIEW_LIMIT
+    redrivable = found.pop("redrivable", 0)
+    return RedrivePreview(redrivable=redrivable, refused=dict(found), looked_at=looked_at, capped=capped)
+
+
+PREVIEW_LIMIT = 10_000
+
+
+def _check(mode: RedriveMode, reason: str) -> None:
+    if mode is RedriveMode.FORCED and not reason.strip():
+        raise ValueError("A forced redrive needs a reason; it becomes part of the audit.")
+
+
+def _one(
+    workflow_id: uuid.UUID,
+    ordinal: int,
+    *,
+    lease: int | None,
+    mode: RedriveMode,
+    actor: Any,
+    reason: str,
+    delay: timedelta,
+) -> Redriven:
+    one = _Redrive(workflow_id, ordinal, lease=lease, mode=mode, actor=actor, reason=reason, delay=delay)
+    log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, mode=mode.value)
+    try:
+        done = one.make()
+    except RedriveRefused as refusal:
+        log.warning("redrive.refused", code=refusal.code, text=str(refusal))
+        raise
+    for code in one.passed_over:
+        log.warning("redrive.gate_passed_over", code=code, reason=reason)
+    log.info("redrive.done", was_judged=done.was_judged, actor=one.actor_text)
+    return done

@@ -1,0 +1,138 @@
+"""What redrive and discard share: one operator's change of a dead letter, tried until it is known how it ended.
+
+No `atomic` in here. All gates and the write happen in one transaction under the workflow's row lock, which every writer
+of a terminal event or of an outcome takes too: nothing can change between the look and the write.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import structlog
+from django.db import Error as DjangoDatabaseError
+from django.db import InterfaceError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.errors import NotDeadLettered, RedriveRefused, RowNotFound, StoreUnavailable, WorkflowTerminal
+from durable.flow import transaction
+from durable.flow.steps import actors
+from durable.kernel.events import Event, EventType
+from durable.outcomes import Discarded, OutboxStatus, Redriven
+from durable.store import history, redrives, workflows
+from durable.store.redrives import Audit, Moved
+from durable.store.workflows import LockedWorkflow
+
+A = TypeVar("A", Redriven, Discarded)
+
+logger = structlog.stdlib.get_logger("durable.flow")
+
+
+class Change(ABC, Generic[A]):
+    """One change of one dead letter. The id of its audit row is chosen before the first try."""
+
+    def __init__(
+        self,
+        workflow_id: uuid.UUID,
+        ordinal: int,
+        *,
+        lease: int | None,
+        actor: Any,
+        reason: str,
+        answer: Callable[..., A],
+    ) -> None:
+        self.workflow_id = workflow_id
+        self.lease = lease
+        self.ordinal = ordinal
+        self.reason = reason
+        self.actor_id, self.actor_text = actors.identify(actor)
+        self.audit_id = uuid.uuid4()
+        self._answer = answer
+        self._unconfirmed = ""
+
+    @abstractmethod
+    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
+        """Pass the gates behind the first and write; answers the row's id and whether it was judged.
+
+        `recorded` is how many outcomes of the activity the current lease of the history holds. Raises the refusals.
+        """
+
+    def make(self) -> A:
+        """Make the change in a transaction of its own. Raises `RedriveRefused`."""
+        try:
+            return transaction.own(self._body)
+        except (DjangoDatabaseError, InterfaceError) as error:
+            return self._look_behind(error)
+
+    def _body(self, connection: BaseDatabaseWrapper) -> A:
+        if self._unconfirmed:
+            found = redrives.recorded(connection, self.audit_id)
+            if found is not None:
+                return self._answer(redrives.row(connection, found[0]), found[1])
+            self._unconfirmed = ""
+        workflow = workflows.lock(connection, [self.workflow_id]).get(self.workflow_id)
+        if workflow is None:
+            raise RowNotFound(self.workflow_id, self.ordinal)
+        if not workflow.is_live:
+            raise WorkflowTerminal(self.workflow_id, workflow.status.value)
+        if self.lease not in (None, workflow.lease):
+            raise RowNotFound(self.workflow_id, self.ordinal)  # the row that was meant is of an earlier run
+        recorded = history.records_outcome(
+            connection, self.workflow_id, since=workflow.lease_seq, ordinal=self.ordinal
+        )
+        row_id, was_judged = self.change(connection, workflow, recorded)
+        answer = self._answer(redrives.row(connection, row_id), was_judged)
+        self._unconfirmed = "the commit has not been confirmed"
+        return answer
+
+    def record(
+        self, connection: BaseDatabaseWrapper, row_id: int, *, mode: str, was_judged: bool
+    ) -> None:
+        """Append the audit row."""
+        audit = Audit(self.audit_id, row_id, self.actor_id, self.actor_text, mode, self.reason, was_judged)
+        redrives.record(connection, audit)
+
+    def marker(
+        self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, type: EventType, **data: Any
+    ) -> Event:
+        """The event that says in the history what was done, behind the workflow's last one."""
+        return Event(
+            seq=workflow.last_seq + 1,
+            type=type,
+            data={"actor": self.actor_text, "reason": self.reason, **data},
+            recorded_at=clock.database_now(connection),
+            ordinal=self.ordinal,
+        )
+
+    def must_have_moved(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, moved: Moved | None) -> Moved:
+        """What the guarded statement moved. If it was nothing, read once to say why, and raise that."""
+        if moved is not None:
+            return moved
+        standing = redrives.standing(connection, self.workflow_id, lease=workflow.lease, ordinal=self.ordinal)
+        if standing is None:
+            raise RowNotFound(self.workflow_id, self.ordinal)
+        if standing.status is not OutboxStatus.FAILED:
+            raise NotDeadLettered(self.workflow_id, self.ordinal, standing.status.value)
+        raise self.held_back()
+
+    @abstractmethod
+    def held_back(self) -> RedriveRefused:
+        """The refusal of a dead letter that only the statement's own condition on the marker kept back."""
+
+    def _look_behind(self, error: Exception) -> A:
+        """After the last try: the truth if it can be had. Raises `StoreUnavailable` if nothing was changed, or if even
+        that can not be known."""
+        unknown = bool(self._unconfirmed)
+        if unknown:
+            try:
+                found = transaction.reading(lambda c: redrives.recorded(c, self.audit_id))
+                unknown = False
+                if found is not None:
+                    row_id, was_judged = found
+                    return self._answer(transaction.reading(lambda c: redrives.row(c, row_id)), was_judged)
+            except (DjangoDatabaseError, InterfaceError) as again:
+                logger.warning("redrive.outcome_unknown", workflow=str(self.workflow_id), error=str(again))
+        raise StoreUnavailable(error, outcome_unknown=unknown) from error

@@ -1,0 +1,259 @@
+"""Giving dead letters back, closing them, and the audit of both. Status and marker are conditions of the writes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Q
+
+from durable import clock
+from durable.models import OutboxRow
+from durable.models.outbox import OutboxQuerySet
+from durable.outcomes import DeadLetterFilter, OutboxStatus
+from durable.store import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The row that a guarded statement has moved, and whether its failure had been delivered."""
+
+    row_id: int
+    was_delivered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Why a guarded statement moved nothing: how the row stands."""
+
+    status: OutboxStatus
+    was_delivered: bool
+
+
+def lock_row(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int) -> int | None:
+    """Lock the row of an activity in a lease of its (locked) workflow; answers its id."""
+    row_id: int | None = (
+        OutboxRow.objects.using(connection.alias)
+        .select_for_update(no_key=True)
+        .filter(workflow_id=workflow_id, lease=lease, ordinal=ordinal)
+        .values_list("id", flat=True)
+        .first()
+    )
+    return row_id
+
+
+def revive(
+    connection: BaseDatabaseWrapper,
+    workflow_id: uuid.UUID,
+    *,
+    lease: int,
+    ordinal: int,
+    judged_too: int,
+    paused: int,
+    deliveries: int,
+    attempts: int,
+    delay: timedelta,
+) -> Moved | None:
+    """A dead letter goes back to pending: due after `delay`, claim cleared, both budgets extended; attempts and errors
+    so far stay, and the numbering goes on. `judged_too` is 1 if the marker is passed over, else 0.
+
+    One statement, whose conditions are the row gate. None: it moved nothing.
+    """
+    due, params = clock.now_sql(connection, delay)
+    rows = sql.fetch(
+        connection,
+        f"UPDATE durable_outboxrow SET status = 'pending', visible_after = {due}, claimed_at = NULL, suspect = false, "
+        "paused = (%s = 1), delivery_budget = delivery_budget + %s, attempt_budget = attempt_budget + %s, "
+        "redrive_count = redrive_count + 1 "
+        "WHERE workflow_id = %s AND lease = %s AND ordinal = %s AND status = 'failed' "
+        "AND (NOT failure_delivered OR %s = 1) RETURNING id, failure_delivered",
+        [
+            *params,
+            paused,
+            deliveries,
+            attempts,
+            sql.param(connection, workflow_id),
+            lease,
+            ordinal,
+            judged_too,
+        ],
+    )
+    return Moved(rows[0][0], bool(rows[0][1])) if rows else None
+
+
+def discard(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int
+) -> Moved | None:
+    """A dead letter is closed as cancelled, for good. One statement. None: it moved nothing."""
+    now, params = clock.now_sql(connection)
+    rows = sql.fetch(
+        connection,
+        f"UPDATE durable_outboxrow SET status = 'cancelled', discarded_at = {now} "
+        "WHERE workflow_id = %s AND lease = %s AND ordinal = %s AND status = 'failed' RETURNING id, failure_delivered",
+        [*params, sql.param(connection, workflow_id), lease, ordinal],
+    )
+    return Moved(rows[0][0], bool(rows[0][1])) if rows else None
+
+
+def standing(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int
+) -> Standing | None:
+    """How the row of an activity stands, for explaining why nothing moved. None: there is no such row."""
+    found = (
+        OutboxRow.objects.using(connection.alias)
+        .filter(workflow_id=workflow_id, lease=lease, ordinal=ordinal)
+        .values_list("status", "failure_delivered")
+        .first()
+    )
+    return None if found is None else Standing(OutboxStatus(found[0]), found[1])
+
+
+def budgets(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int) -> tuple[str, Any]:
+    """The activity's name and options, which say how large a full budget is. Empty when there is no such row."""
+    found = (
+        OutboxRow.objects.using(connection.alias)
+        .filter(workflow_id=workflow_id, lease=lease, ordinal=ordinal)
+        .values_list("activity", "options")
+        .first()
+    )
+    return ("", {}) if found is None else (found[0], found[1])
+
+
+def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
+    """A row as operators get it back."""
+    return OutboxRow.objects.using(connection.alias).get(id=row_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What is kept of a redrive or a discard."""
+
+    id: uuid.UUID
+    row_id: int
+    actor_id: Any
+    actor_text: str
+    mode: str
+    reason: str
+    was_judged: bool
+
+
+def record(connection: BaseDatabaseWrapper, audit: Audit) -> None:
+    """Append the audit row."""
+    now, params = clock.now_sql(connection)
+    sql.execute(
+        connection,
+        "INSERT INTO durable_redrive (id, outbox_row_id, actor_id, actor_text, mode, reason, was_judged, at) "
+        f"VALUES (%s, %s, %s, %s, %s, %s, %s, {now})",
+        [
+            sql.param(connection, audit.id),
+            audit.row_id,
+            sql.param(connection, audit.actor_id),
+            audit.actor_text,
+            audit.mode,
+            audit.reason,
+            audit.was_judged,
+            *params,
+        ],
+    )
+
+
+def recorded(connection: BaseDatabaseWrapper, audit_id: uuid.UUID) -> tuple[int, bool] | None:
+    """The row and the judgment of an audit, if a former try has committed it without learning so."""
+    rows = sql.fetch(
+        connection,
+        "SELECT outbox_row_id, was_judged FROM durable_redrive WHERE id = %s",
+        [sql.param(connection, audit_id)],
+    )
+    return (rows[0][0], bool(rows[0][1])) if rows else None
+
+
+_VERDICT = """
+CASE
+    WHEN w.id IS NULL THEN 'row_not_found'
+    WHEN w.status NOT IN ('running', 'paused') THEN 'workflow_terminal'
+    WHEN r.lease <> w.lease THEN 'row_not_found'
+    WHEN {eligible} = 1 AND EXISTS (
+        SELECT 1 FROM durable_event e WHERE e.workflow_id = r.workflow_id AND e.seq >= w.lease_seq
+        AND e.ordinal = r.ordinal AND e.type IN ('activity_completed', 'activity_failed', 'activity_cancelled')
+    ) THEN 'history_records_outcome'
+    WHEN r.status <> 'failed' THEN 'not_dead_lettered'
+    WHEN {eligible} = 1 AND r.failure_delivered THEN 'already_judged'
+    ELSE 'redrivable'
+END
+"""
+
+
+def verdicts(connection: BaseDatabaseWrapper, row_ids: Sequence[int], *, eligible: int) -> dict[int, str]:
+    """What the gates would say of each row now: `redrivable`, or the code of the first refusal. Writes and locks nothing."""
+    if not row_ids:
+        return {}
+    condition, params = sql.among(connection, "r.id", row_ids)
+    verdict = _VERDICT.format(eligible=int(eligible))
+    rows = sql.fetch(
+        connection,
+        f"SELECT r.id, {verdict} FROM durable_outboxrow r LEFT JOIN durable_workflow w ON w.id = r.workflow_id "
+        f"WHERE {condition}",
+        params,
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def dead_letters(
+    connection: BaseDatabaseWrapper,
+    wanted: DeadLetterFilter,
+    *,
+    after: tuple[datetime, int] | None = None,
+    limit: int,
+) -> list[OutboxRow]:
+    """One page of the dead letters that match, oldest first, behind a (dead-lettered at, id); without their inputs."""
+    rows = matching(connection, wanted).select_related("workflow").defer("input", "workflow__input", "workflow__result")
+    if after is not None:
+        at, row_id = after
+        rows = rows.filter(Q(dead_lettered_at__gt=at) | Q(dead_lettered_at=at, id__gt=row_id))
+    return list(rows.order_by("dead_lettered_at", "id")[:limit])
+
+
+def matching(connection: BaseDatabaseWrapper, wanted: DeadLetterFilter) -> OutboxQuerySet:
+    """The dead letters that match a filter."""
+    rows = OutboxRow.objects.using(connection.alias).dead_letters()
+    equal = {
+        "workflow_id": wanted.workflow_id,
+        "workflow__type": wanted.workflow_type,
+        "activity": wanted.activity,
+        "cause": None if wanted.cause is None else wanted.cause.value,
+        "queue": wanted.queue,
+        "failure_delivered": None if wanted.judged is None else wanted.judged == "judged",
+        "redrive_count__gt": 0 if wanted.redriven == "again" else None,
+        "redrive_count": 0 if wanted.redriven == "never" else None,
+        "dead_lettered_at__gte": wanted.failed_after,
+        "dead_lettered_at__lt": wanted.failed_before,
+    }
+    return rows.filter(**{name: value for name, value in equal.items() if value is not None})
+
+
+def ids_matching(connection: BaseDatabaseWrapper, wanted: DeadLetterFilter, *, limit: int) -> list[int]:
+    """The ids of at most `limit` dead letters that match, oldest first."""
+    rows = matching(connection, wanted).order_by("dead_lettered_at", "id").values_list("id", flat=True)
+    return list(rows[:limit])
+
+
+_KEYS = sql.RowSet([("workflow_id", "uuid"), ("ordinal", "int"), ("lease", "int")])
+
+
+def ids_of(
+    connection: BaseDatabaseWrapper, keys: Sequence[tuple[uuid.UUID, int, int | None]]
+) -> dict[tuple[uuid.UUID, int, int | None], int]:
+    """The rows of (workflow, ordinal, lease); a lease of None means the workflow's current one."""
+    rows = sql.fetch(
+        connection,
+        "SELECT given.workflow_id, given.ordinal, given.lease, r.id "
+        f"FROM {_KEYS.source(connection)} JOIN durable_workflow w ON w.id = given.workflow_id "
+        "JOIN durable_outboxrow r ON r.workflow_id = w.id AND r.ordinal = given.ordinal "
+        "AND r.lease = coalesce(given.lease, w.lease)",
+        _KEYS.params(connection, keys),
+    )
+    return {(sql.as_uuid(row[0]), row[1], row[2]): row[3] for row in rows}
