@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from time import monotonic, sleep
 from typing import Any, Generic, TypeVar, assert_never, cast
 
 from asgiref.sync import sync_to_async
@@ -57,7 +57,7 @@ class Handle(Generic[R]):
             found = self._look()
             if found.status.is_terminal:
                 return self._outcome(found)
-            time.sleep(next(pauses))
+            sleep(next(pauses))
 
     def signal(self, name: str, payload: Any = None, *, dedup: str | None = None) -> None:
         """Send a signal, in the caller's transaction. `payload` are JSON natives. Accepted, not yet delivered.
@@ -160,10 +160,10 @@ def _pauses(workflow_id: uuid.UUID, timeout: float | timedelta | None) -> Iterat
 
 def _until(workflow_id: uuid.UUID, seconds: float | None) -> Iterator[float]:
     # The host's own clock: it is waited here, nothing is decided.
-    ends = None if seconds is None else time.monotonic() + seconds
+    ends = None if seconds is None else monotonic() + seconds
     pause = FIRST_PAUSE
     while True:
-        left = pause if ends is None else ends - time.monotonic()
+        left = pause if ends is None else ends - monotonic()
         if left <= 0:
             raise TimeoutError(f"Workflow {workflow_id} has not ended within {seconds:g} s.")
         yield min(pause, left)
