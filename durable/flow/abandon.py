@@ -16,9 +16,7 @@ from durable.store import outbox, work_items, workflows
 from durable.store.outbox import NewFailedAttempt, Return
 
 
-def abandon(
-    claim: Claim, *, cause: Cause, failure: Failure | None = None, delay: timedelta | None = None
-) -> GiveBack:
+def abandon(claim: Claim, *, cause: Cause, failure: Failure | None = None, delay: timedelta | None = None) -> GiveBack:
     """Give a delivery back: pending again after `delay` (None: the delivery back-off), or a dead letter when that was
     the last of the delivery budget.
 

@@ -135,9 +135,7 @@ def _close_rows(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> N
                 returned.append(Return(claim.row_id, delay, attempts=1, cause=e.cause.value, heartbeat=e.heartbeat))
         if isinstance(e, Failed | RetryLater):
             failed.append(
-                NewFailedAttempt(
-                    claim.row_id, claim.delivery, claim.worker, e.started_at, e.cause, e.failure.as_data()
-                )
+                NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, e.started_at, e.cause, e.failure.as_data())
             )
     outbox.finish(connection, finished)
     outbox.give_back(connection, returned)

@@ -22,7 +22,8 @@ def claim(*, worker: str, limit: int, queues: tuple[str, ...] | None, lease_for:
 
 def claim_suspect(*, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta) -> list[Claim]:
     """Claim one due suspect, if there is one. The caller must have nothing else in flight, and must claim nothing until
-    this delivery has ended."""
+    this delivery has ended.
+    """
     return _claim(worker, 1, queues, lease_for, suspects=True)
 
 

@@ -9,6 +9,7 @@ import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.errors import AlreadyJudged, RedriveRefused, StoreUnavailable
+from durable.flow import transaction
 from durable.flow.steps import closing, selecting
 from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import RowsOrFilter
@@ -36,9 +37,7 @@ class _Discard(Change[Discarded]):
         moved = self.must_have_moved(connection, workflow, redrives.discard(connection, workflow.id, **where))
         was_judged = moved.was_delivered or recorded > 0
         self.record(connection, moved.row_id, mode=f"discard_{self.then}", was_judged=was_judged)
-        event = self.marker(
-            connection, workflow, EventType.ACTIVITY_DISCARDED, then=self.then, was_judged=was_judged
-        )
+        event = self.marker(connection, workflow, EventType.ACTIVITY_DISCARDED, then=self.then, was_judged=was_judged)
         failure = Failure("Discarded", f"{activity} was discarded: {self.reason}")
         if was_judged or not workflow.single:
             history.append(connection, [(workflow.id, event)])
@@ -79,9 +78,7 @@ class _Discard(Change[Discarded]):
         return NewMessage(workflow.id, workflow.lease, MessageKind.CANCEL, payload)
 
 
-def discard(
-    workflow_id: uuid.UUID, ordinal: int, *, reason: str, then: Then = "fail", actor: Any = None
-) -> Discarded:
+def discard(workflow_id: uuid.UUID, ordinal: int, *, reason: str, then: Then = "fail", actor: Any = None) -> Discarded:
     """Close the dead letter of an activity in the current run as cancelled, for good.
 
     A judged one is only closed. A held one still has a workflow that waits: under `then="fail"` the activity fails
@@ -103,7 +100,7 @@ def discard_many(
     """
     _check(reason, then)
     outcomes: list[Discarded | RedriveRefused] = []
-    for place in selecting.each(rows_or_filter):
+    for place in selecting.each(rows_or_filter, transaction.reading):
         if outcomes and isinstance(outcomes[-1], StoreUnavailable):
             outcomes.append(StoreUnavailable(outcomes[-1].cause, outcome_unknown=False))
             continue
@@ -120,16 +117,16 @@ def _check(reason: str, then: str) -> None:
     if not reason.strip():
         raise ValueError("A discard needs a reason; it becomes part of the audit.")
     if then not in ("fail", "cancel"):
-        raise ValueError(f"then={then!r} is neither 'fail' (the activity fails) nor 'cancel' (the workflow is cancelled).")
+        raise ValueError(
+            f"then={then!r} is neither 'fail' (the activity fails) nor 'cancel' (the workflow is cancelled)."
+        )
 
 
-def _one(
-    workflow_id: uuid.UUID, ordinal: int, *, lease: int | None, then: Then, actor: Any, reason: str
-) -> Discarded:
+def _one(workflow_id: uuid.UUID, ordinal: int, *, lease: int | None, then: Then, actor: Any, reason: str) -> Discarded:
     one = _Discard(workflow_id, ordinal, lease=lease, then=then, actor=actor, reason=reason)
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, then=then)
     try:
-        done = one.make()
+        done = transaction.certain(one)
     except RedriveRefused as refusal:
         log.warning("discard.refused", code=refusal.code, text=str(refusal))
         raise

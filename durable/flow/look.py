@@ -22,7 +22,18 @@ from durable.store.reads import PendingRow, QueueState
 if TYPE_CHECKING:
     from durable.models import OutboxRow
 
-__all__ = ["Health", "by_key", "dead_letters", "dead_letters_matching", "health", "history", "listing", "next_due", "pending", "snapshot"]
+__all__ = [
+    "Health",
+    "by_key",
+    "dead_letters",
+    "dead_letters_matching",
+    "health",
+    "history",
+    "listing",
+    "next_due",
+    "pending",
+    "snapshot",
+]
 
 
 def snapshot(workflow_id: uuid.UUID) -> Snapshot:

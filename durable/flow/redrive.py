@@ -12,11 +12,12 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
 from durable.errors import AlreadyJudged, HistoryRecordsOutcome, RedriveRefused, StoreUnavailable
+from durable.flow import transaction
 from durable.flow.steps import budgets, selecting
 from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import RowsOrFilter
 from durable.kernel.events import EventType
-from durable.outcomes import Redriven, RedriveMode, RedrivePreview, WorkflowStatus
+from durable.outcomes import RedriveMode, Redriven, RedrivePreview, WorkflowStatus
 from durable.store import history, redrives, workflows
 from durable.store.workflows import LockedWorkflow
 
@@ -117,7 +118,7 @@ def redrive_many(
         raise ValueError(f"per_second={per_second!r} is not a number above zero.")
     outcomes: list[Redriven | RedriveRefused] = []
     moved = 0
-    for place in selecting.each(rows_or_filter):
+    for place in selecting.each(rows_or_filter, transaction.reading):
         if outcomes and isinstance(outcomes[-1], StoreUnavailable):
             outcomes.append(StoreUnavailable(outcomes[-1].cause, outcome_unknown=False))
             continue
@@ -140,9 +141,7 @@ def redrive_many(
     return outcomes
 
 
-def preview_redrive(
-    rows_or_filter: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE
-) -> RedrivePreview:
+def preview_redrive(rows_or_filter: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE) -> RedrivePreview:
     """Say what `redrive_many` would do now: how many would go, and how many would be refused, by code. Writes nothing.
 
     At most 10,000 rows are judged; `capped` says that there are more. The gates speak again at the redrive itself.
@@ -150,7 +149,7 @@ def preview_redrive(
     found: Counter[str] = Counter()
     looked_at, capped = 0, False
     eligible = int(mode is not RedriveMode.FORCED)
-    for verdicts in selecting.verdicts(rows_or_filter, eligible=eligible, limit=PREVIEW_LIMIT + 1):
+    for verdicts in selecting.verdicts(rows_or_filter, transaction.reading, eligible=eligible, limit=PREVIEW_LIMIT + 1):
         found.update(verdicts)
         looked_at += len(verdicts)
     if looked_at > PREVIEW_LIMIT:
@@ -180,7 +179,7 @@ def _one(
     one = _Redrive(workflow_id, ordinal, lease=lease, mode=mode, actor=actor, reason=reason, delay=delay)
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, mode=mode.value)
     try:
-        done = one.make()
+        done = transaction.certain(one)
     except RedriveRefused as refusal:
         log.warning("redrive.refused", code=refusal.code, text=str(refusal))
         raise

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 from django.db import Error as DjangoDatabaseError
@@ -19,8 +19,10 @@ from django.db import InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
+from durable.errors import StoreUnavailable
 
 T = TypeVar("T")
+Made = TypeVar("Made")
 
 logger = structlog.stdlib.get_logger("durable.flow")
 
@@ -43,7 +45,12 @@ class Patience(Enum):
 _SESSION_ENDED = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "25006"})
 _PASSING = frozenset({"40001", "40P01", "55P03", "57014"})
 _SQLITE_BUSY, _SQLITE_LOCKED = 5, 6
-_SQLITE_TEXTS = ("database is locked", "database table is locked", "database is deadlocked", "database schema is locked")
+_SQLITE_TEXTS = (
+    "database is locked",
+    "database table is locked",
+    "database is deadlocked",
+    "database schema is locked",
+)
 _TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '1s'"
@@ -142,6 +149,34 @@ def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) ->
             time.sleep(min(_LONGEST_WAIT, _FIRST_WAIT * 2**tried) * random.uniform(0.5, 1.5))
 
 
+class InDoubt(Protocol[Made]):
+    """A change that knows its own commit again."""
+
+    unconfirmed: str
+
+    def body(self, connection: BaseDatabaseWrapper) -> Made: ...
+
+    def find(self, connection: BaseDatabaseWrapper) -> Made | None: ...
+
+
+def certain(change: InDoubt[Made]) -> Made:
+    """Run `change.body` as `own` does; if the last try failed too, answer what it made after all, or raise
+    `StoreUnavailable`, which says whether nothing was changed or even that can not be known.
+    """
+    try:
+        return own(change.body)
+    except (DjangoDatabaseError, InterfaceError) as error:
+        if change.unconfirmed:
+            try:
+                found = reading(change.find)
+            except (DjangoDatabaseError, InterfaceError) as again:
+                logger.warning("transaction.outcome_unknown", error=str(again))
+            else:
+                if found is not None:
+                    return found
+        raise StoreUnavailable(error, outcome_unknown=bool(change.unconfirmed)) from error
+
+
 def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:
     """Run a body that only reads, outside any transaction of ours, once more on a new connection if the old one is gone."""
     connection = engine_connection()
@@ -194,10 +229,13 @@ def bound_waits(connection: BaseDatabaseWrapper) -> None:
 @contextmanager
 def _immediate(connection: BaseDatabaseWrapper) -> Iterator[None]:
     """Make the next BEGIN on SQLite take the write lock at once, whatever the host's settings say: a transaction that
-    begins by reading and then writes can not wait for the lock, it fails."""
+    begins by reading and then writes can not wait for the lock, it fails.
+    """
     if connection.vendor != "sqlite":
         yield
         return
+    # The mode belongs to the open connection: there is none before, and connecting later would put it back.
+    connection.ensure_connection()
     before = connection.transaction_mode
     connection.transaction_mode = "IMMEDIATE"
     try:

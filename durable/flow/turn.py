@@ -107,9 +107,7 @@ def _keep(cache: Cache, batch: _Batch, plans: Sequence[Plan]) -> None:
     batch.drop(cache)
 
 
-def _candidates(
-    connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None, limit: int
-) -> list[uuid.UUID]:
+def _candidates(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None, limit: int) -> list[uuid.UUID]:
     """Who has something due, earliest first. Deeper than the batch, so that what others hold does not hide the rest."""
     found = messages.owners_of_due(connection, limit=limit * 4, queues=queues)
     found += workflows.owners_of_due_timers(connection, limit=limit * 2, queues=queues)
@@ -121,7 +119,8 @@ def _prepare(
     connection: BaseDatabaseWrapper, cache: Cache, candidates: list[uuid.UUID], batch: _Batch, note: Note
 ) -> None:
     """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates` all
-    but one if that one has to be turned alone."""
+    but one if that one has to be turned alone.
+    """
     looked = workflows.look(connection, candidates)
     suspected = {owner for owner, workflow in looked.items() if workflow.poison_turns}
     if candidates[0] in suspected:
@@ -283,7 +282,8 @@ def _write(
 
 def _cancel(connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> None:
     """Activities that nobody awaits any more: pending rows are closed, running ones asked to stop, and dead letters,
-    which the code has now settled by itself, marked as judged."""
+    which the code has now settled by itself, marked as judged.
+    """
     if not plans:
         return
     wanted = {plan.workflow.id: (plan.workflow.lease, plan.cancelled) for plan in plans}

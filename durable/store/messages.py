@@ -105,7 +105,8 @@ def owners_of_due(
 def due_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, list[DueMessage]]:
     """The due messages of locked workflows, each list ordered by (due, id), and a start message even before it is due:
     it says that the workflow has not begun. Parked ones are included: the caller asks for workflows that it is about to
-    turn. One statement, to be run after the one that took the locks."""
+    turn. One statement, to be run after the one that took the locks.
+    """
     now, params = clock.now_sql(connection)
     condition, more = sql.among(connection, "workflow_id", workflow_ids)
     rows = sql.fetch(

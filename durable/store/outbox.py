@@ -13,8 +13,8 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.kernel import wire
 from durable import clock
+from durable.kernel import wire
 from durable.models import OutboxRow
 from durable.outcomes import Cause, OutboxStatus
 from durable.store import sql

@@ -162,9 +162,7 @@ def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: i
     ]
 
 
-def earliest(
-    connection: BaseDatabaseWrapper, queues: Sequence[str] | None
-) -> list[datetime]:
+def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None) -> list[datetime]:
     """The earliest moments at which a row, a message and a workflow's wake-up are due; those that there are."""
     condition, params = ("true", []) if queues is None else sql.among(connection, "queue", queues)
     owned, owned_params = ("true", []) if queues is None else sql.among(connection, "w.queue", queues)
@@ -190,7 +188,9 @@ def earliest(
             params,
         ),
     ]
-    together = " UNION ALL ".join(f"SELECT * FROM ({statement}) AS s{at}" for at, (statement, _) in enumerate(statements))
+    together = " UNION ALL ".join(
+        f"SELECT * FROM ({statement}) AS s{at}" for at, (statement, _) in enumerate(statements)
+    )
     rows = sql.fetch(
         connection,
         f"SELECT {sql.moment(connection, 'visible_after')} FROM ({together}) AS found",

@@ -85,9 +85,7 @@ def revive(
     return Moved(rows[0][0], bool(rows[0][1])) if rows else None
 
 
-def discard(
-    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int
-) -> Moved | None:
+def discard(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int) -> Moved | None:
     """A dead letter is closed as cancelled, for good. One statement. None: it moved nothing."""
     now, params = clock.now_sql(connection)
     rows = sql.fetch(
@@ -99,9 +97,7 @@ def discard(
     return Moved(rows[0][0], bool(rows[0][1])) if rows else None
 
 
-def standing(
-    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int
-) -> Standing | None:
+def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int) -> Standing | None:
     """How the row of an activity stands, for explaining why nothing moved. None: there is no such row."""
     found = (
         OutboxRow.objects.using(connection.alias)

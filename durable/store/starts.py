@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.kernel import wire
 from durable import clock
+from durable.kernel import wire
 from durable.models.fields import sqlite_text
 from durable.store import sql
 
@@ -195,9 +195,7 @@ def _insert_sqlite(connection: BaseDatabaseWrapper, rows: list[tuple[Any, ...]],
     params = _GIVEN.params(connection, given)
     inserted = {
         sql.as_uuid(row[0])
-        for row in sql.fetch(
-            connection, _SQLITE_WORKFLOW.format(given=source, single=int(single)), [now, *params]
-        )
+        for row in sql.fetch(connection, _SQLITE_WORKFLOW.format(given=source, single=int(single)), [now, *params])
     }
     if len(inserted) < len(given):
         given = [row for row in given if row[0] in inserted]

@@ -10,8 +10,8 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.kernel import wire
 from durable import clock
+from durable.kernel import wire
 from durable.models import Event, Workflow
 from durable.models.fields import moment_from_database
 from durable.outcomes import WorkflowStatus
@@ -144,7 +144,12 @@ def note_seq(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, last_seq: 
 
 
 def set_status(
-    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, was: WorkflowStatus, becomes: WorkflowStatus, last_seq: int
+    connection: BaseDatabaseWrapper,
+    workflow_id: uuid.UUID,
+    *,
+    was: WorkflowStatus,
+    becomes: WorkflowStatus,
+    last_seq: int,
 ) -> None:
     """Move a (locked) live workflow between running and paused, behind the event that explains it."""
     sql.execute(
@@ -240,8 +245,7 @@ def count_poison(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> Non
     """Count a turn that overran or killed its process, on a (locked) live workflow."""
     sql.execute(
         connection,
-        "UPDATE durable_workflow SET poison_turns = poison_turns + 1 "
-        "WHERE id = %s AND status IN ('running', 'paused')",
+        "UPDATE durable_workflow SET poison_turns = poison_turns + 1 WHERE id = %s AND status IN ('running', 'paused')",
         [sql.param(connection, workflow_id)],
     )
 

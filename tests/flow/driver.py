@@ -30,9 +30,7 @@ class Driver:
     def start(self, definition: Any, *args: Any, **values: Any) -> uuid.UUID:
         """Start a workflow of a registered definition."""
         workflow_id = uuid.uuid4()
-        new = start.new_workflow(
-            id=workflow_id, type=definition.name, payload=_payload(definition, args), **values
-        )
+        new = start.new_workflow(id=workflow_id, type=definition.name, payload=_payload(definition, args), **values)
         assert start.start([new]) == [Started(workflow_id)]
         return workflow_id
 

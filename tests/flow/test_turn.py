@@ -161,9 +161,7 @@ def test_a_workflow_that_starts_later_is_cancelled_before_it(driver: Driver, fro
     assert history(workflow_id) == ["workflow_started", "workflow_cancelled"]
 
 
-def test_a_workflow_over_its_time_ends_as_timed_out_and_its_rows_are_settled(
-    driver: Driver, frozen_clock: Any
-) -> None:
+def test_a_workflow_over_its_time_ends_as_timed_out_and_its_rows_are_settled(driver: Driver, frozen_clock: Any) -> None:
     """Whatever its code waits for."""
     workflow_id = driver.start(cases.sequence, 1, timeout=timedelta(minutes=10))
     driver.turn()

@@ -11,14 +11,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-import structlog
-from django.db import Error as DjangoDatabaseError
-from django.db import InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
-from durable.errors import NotDeadLettered, RedriveRefused, RowNotFound, StoreUnavailable, WorkflowTerminal
-from durable.flow import transaction
+from durable.errors import NotDeadLettered, RedriveRefused, RowNotFound, WorkflowTerminal
 from durable.flow.steps import actors
 from durable.kernel.events import Event, EventType
 from durable.outcomes import Discarded, OutboxStatus, Redriven
@@ -27,8 +23,6 @@ from durable.store.redrives import Audit, Moved
 from durable.store.workflows import LockedWorkflow
 
 A = TypeVar("A", Redriven, Discarded)
-
-logger = structlog.stdlib.get_logger("durable.flow")
 
 
 class Change(ABC, Generic[A]):
@@ -51,7 +45,7 @@ class Change(ABC, Generic[A]):
         self.actor_id, self.actor_text = actors.identify(actor)
         self.audit_id = uuid.uuid4()
         self._answer = answer
-        self._unconfirmed = ""
+        self.unconfirmed = ""
 
     @abstractmethod
     def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
@@ -60,19 +54,12 @@ class Change(ABC, Generic[A]):
         `recorded` is how many outcomes of the activity the current lease of the history holds. Raises the refusals.
         """
 
-    def make(self) -> A:
-        """Make the change in a transaction of its own. Raises `RedriveRefused`."""
-        try:
-            return transaction.own(self._body)
-        except (DjangoDatabaseError, InterfaceError) as error:
-            return self._look_behind(error)
-
-    def _body(self, connection: BaseDatabaseWrapper) -> A:
-        if self._unconfirmed:
-            found = redrives.recorded(connection, self.audit_id)
+    def body(self, connection: BaseDatabaseWrapper) -> A:
+        """Everything that commits together: the first gate, the change, the audit, the marker."""
+        if self.unconfirmed:
+            found = self.find(connection)
             if found is not None:
-                return self._answer(redrives.row(connection, found[0]), found[1])
-            self._unconfirmed = ""
+                return found
         workflow = workflows.lock(connection, [self.workflow_id]).get(self.workflow_id)
         if workflow is None:
             raise RowNotFound(self.workflow_id, self.ordinal)
@@ -80,24 +67,18 @@ class Change(ABC, Generic[A]):
             raise WorkflowTerminal(self.workflow_id, workflow.status.value)
         if self.lease not in (None, workflow.lease):
             raise RowNotFound(self.workflow_id, self.ordinal)  # the row that was meant is of an earlier run
-        recorded = history.records_outcome(
-            connection, self.workflow_id, since=workflow.lease_seq, ordinal=self.ordinal
-        )
+        recorded = history.records_outcome(connection, self.workflow_id, since=workflow.lease_seq, ordinal=self.ordinal)
         row_id, was_judged = self.change(connection, workflow, recorded)
         answer = self._answer(redrives.row(connection, row_id), was_judged)
-        self._unconfirmed = "the commit has not been confirmed"
+        self.unconfirmed = "the commit has not been confirmed"
         return answer
 
-    def record(
-        self, connection: BaseDatabaseWrapper, row_id: int, *, mode: str, was_judged: bool
-    ) -> None:
+    def record(self, connection: BaseDatabaseWrapper, row_id: int, *, mode: str, was_judged: bool) -> None:
         """Append the audit row."""
         audit = Audit(self.audit_id, row_id, self.actor_id, self.actor_text, mode, self.reason, was_judged)
         redrives.record(connection, audit)
 
-    def marker(
-        self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, type: EventType, **data: Any
-    ) -> Event:
+    def marker(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, type: EventType, **data: Any) -> Event:
         """The event that says in the history what was done, behind the workflow's last one."""
         return Event(
             seq=workflow.last_seq + 1,
@@ -122,17 +103,8 @@ class Change(ABC, Generic[A]):
     def held_back(self) -> RedriveRefused:
         """The refusal of a dead letter that only the statement's own condition on the marker kept back."""
 
-    def _look_behind(self, error: Exception) -> A:
-        """After the last try: the truth if it can be had. Raises `StoreUnavailable` if nothing was changed, or if even
-        that can not be known."""
-        unknown = bool(self._unconfirmed)
-        if unknown:
-            try:
-                found = transaction.reading(lambda c: redrives.recorded(c, self.audit_id))
-                unknown = False
-                if found is not None:
-                    row_id, was_judged = found
-                    return self._answer(transaction.reading(lambda c: redrives.row(c, row_id)), was_judged)
-            except (DjangoDatabaseError, InterfaceError) as again:
-                logger.warning("redrive.outcome_unknown", workflow=str(self.workflow_id), error=str(again))
-        raise StoreUnavailable(error, outcome_unknown=unknown) from error
+    def find(self, connection: BaseDatabaseWrapper) -> A | None:
+        """What a try has made that could not learn whether its commit went through. After this, nothing is in doubt."""
+        found = redrives.recorded(connection, self.audit_id)
+        self.unconfirmed = ""
+        return None if found is None else self._answer(redrives.row(connection, found[0]), found[1])

@@ -9,8 +9,8 @@ from datetime import datetime
 import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.kernel import wire
 from durable.flow.steps import closing
+from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
 from durable.outcomes import Cause, Failure, WorkflowStatus
 from durable.store import messages, outbox
@@ -36,7 +36,8 @@ class Death:
 
 def delivers(death: Death) -> bool:
     """Whether the row's policy tells the workflow (`deliver`) or keeps it waiting for staff (`hold`). Application retries
-    come here only under `on_exhausted="hold"`, which is a hold by itself."""
+    come here only under `on_exhausted="hold"`, which is a hold by itself.
+    """
     return death.cause is not Cause.RETRIES_EXHAUSTED and death.row.options.get("on_dead_letter") == "deliver"
 
 

@@ -69,7 +69,8 @@ def feed(
 
 def await_start(plan: Plan, start: DueMessage, due: Sequence[DueMessage]) -> None:
     """Plan nothing but patience for a workflow that is to start later: what came early waits for its start. A request
-    to cancel does not: the workflow ends without its code having run."""
+    to cancel does not: the workflow ends without its code having run.
+    """
     for message in due:
         if message.kind is MessageKind.CANCEL and message is not start:
             data = {**wire.load(message.payload), "terminated": True}
@@ -84,9 +85,7 @@ def block(plan: Plan, error: WorkflowBlocked) -> None:
     plan.execution = None
     plan.blocked = error.reason
     if not plan.workflow.blocked_reason:
-        plan.note(
-            EventType.WORKFLOW_BLOCKED, {"reason": error.reason, "version": registry.version(), **error.data}
-        )
+        plan.note(EventType.WORKFLOW_BLOCKED, {"reason": error.reason, "version": registry.version(), **error.data})
     logger.error("workflow.blocked", workflow=str(plan.workflow.id), type=plan.workflow.type, reason=error.reason)
 
 
@@ -94,7 +93,8 @@ def _next(
     plan: Plan, execution: Execution, waiting: deque[DueMessage], started: Event | None
 ) -> tuple[Event | None, DueMessage | None]:
     """What comes next in time: a message, a timer, or the deadline. At one moment, timers come before messages and the
-    deadline comes last. A message that is only consumed has no event."""
+    deadline comes last. A message that is only consumed has no event.
+    """
     message = waiting[0] if waiting else None
     timer = execution.next_timer()
     timer_due = timer.due if timer is not None and timer.due <= plan.at else None

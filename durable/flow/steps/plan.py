@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,8 +18,8 @@ from durable.kernel.commands import (
 )
 from durable.kernel.events import Event, EventType
 from durable.kernel.execution import Execution
-from durable.kernel.retry import Retry
 from durable.kernel.registry import registry
+from durable.kernel.retry import Retry
 from durable.outcomes import WorkflowStatus
 from durable.store.outbox import NewRow
 from durable.store.workflows import LockedWorkflow, Progress
@@ -66,7 +65,8 @@ class Plan:
 
     def take(self, event: Event, commands: tuple[Command, ...]) -> None:
         """Plan what one activation brought: its input and one event a command. The first input, `workflow_started`, stands
-        in the history already; when it brings no command, an event of its own says when the workflow has begun."""
+        in the history already; when it brings no command, an event of its own says when the workflow has begun.
+        """
         if event.seq > self.last_seq:
             self.events.append(event)
         elif not commands:
@@ -97,9 +97,7 @@ class Plan:
         """The event that ends the workflow, with what nobody will have read."""
         assert self.closing is not None
         data = {**self.closing.data, **({"unread": unread} if unread else {})}
-        return Event(
-            seq=self.last_seq + 1, type=self.closing.type, data=data, recorded_at=self.closing_at or self.at
-        )
+        return Event(seq=self.last_seq + 1, type=self.closing.type, data=data, recorded_at=self.closing_at or self.at)
 
     def progress(self) -> Progress | None:
         """What the workflow's row becomes. `None`: nothing is known of it here, and it stays as it is."""
@@ -137,7 +135,8 @@ class Plan:
 
     def _wake_at(self) -> datetime | None:
         """The next wake-up: moved only when it becomes earlier, or has come. A spurious one only looks, and sets the
-        right moment again; so 500 time limits that never fire are not 500 changes of an index."""
+        right moment again; so 500 time limits that never fire are not 500 changes of an index.
+        """
         timer = self.execution.next_timer() if self.execution is not None else None
         moments = [m for m in (timer.due if timer else None, self.workflow.deadline_at) if m is not None]
         wanted, current = min(moments, default=None), self.workflow.wake_at

@@ -1,0 +1,96 @@
+"""Proving that the rows say what the histories say. Reads everything, a bounded piece at a time; writes nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel.events import EventType
+from durable.outcomes import WorkflowStatus
+from durable.store import sql
+
+DECIDES = {
+    EventType.WORKFLOW_STARTED: WorkflowStatus.RUNNING,
+    EventType.WORKFLOW_REOPENED: WorkflowStatus.RUNNING,
+    EventType.WORKFLOW_RESUMED: WorkflowStatus.RUNNING,
+    EventType.WORKFLOW_PAUSED: WorkflowStatus.PAUSED,
+    EventType.WORKFLOW_COMPLETED: WorkflowStatus.COMPLETED,
+    EventType.WORKFLOW_FAILED: WorkflowStatus.FAILED,
+    EventType.WORKFLOW_CANCELLED: WorkflowStatus.CANCELLED,
+    EventType.WORKFLOW_TIMED_OUT: WorkflowStatus.TIMED_OUT,
+}
+"""The last event of one of these types says the status."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """A row that says something else than what it stands for. `subject` names the row."""
+
+    subject: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """What one piece held, and the id from which the next one goes on; `None` behind the last."""
+
+    contradictions: Sequence[Contradiction]
+    last: uuid.UUID | None
+
+
+def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) -> Proven:
+    """Compare each of the next `limit` workflows behind `after` with its history, in one statement's snapshot."""
+    kinds = ", ".join(f"'{kind.value}'" for kind in DECIDES)
+    rows = sql.fetch(
+        connection,
+        "SELECT w.id, w.status, w.last_seq, w.closed_at IS NOT NULL, "
+        "(SELECT count(*) FROM durable_event e WHERE e.workflow_id = w.id), "
+        "(SELECT max(e.seq) FROM durable_event e WHERE e.workflow_id = w.id), "
+        f"(SELECT e.type FROM durable_event e WHERE e.workflow_id = w.id AND e.type IN ({kinds}) "
+        "ORDER BY e.seq DESC LIMIT 1), "
+        "(SELECT count(*) FROM durable_outboxrow r WHERE r.workflow_id = w.id AND r.status IN ('pending', 'claimed')) "
+        f"FROM durable_workflow w WHERE w.id > %s ORDER BY w.id LIMIT {int(limit)}",
+        [sql.param(connection, after)],
+    )
+    found: list[Contradiction] = []
+    for workflow_id, status, last_seq, _closed, events, highest, kind, open_rows in rows:
+        subject = f"Workflow {sql.as_uuid(workflow_id)}"
+        if kind is None:
+            found.append(Contradiction(subject, f"it is {status}, and its history says nothing of a status."))
+        elif DECIDES[EventType(kind)] != status:
+            found.append(Contradiction(subject, f"it is {status}, but its history ends with {kind}."))
+        if not events == highest == last_seq:
+            text = f"it counts {last_seq} events; its history holds {events}, up to number {highest}."
+            found.append(Contradiction(subject, text))
+        if open_rows and WorkflowStatus(status).is_terminal:
+            found.append(Contradiction(subject, f"it is {status}, and activities of it are still open: {open_rows}."))
+    return Proven(found, sql.as_uuid(rows[-1][0]) if len(rows) == limit else None)
+
+
+def orphans(connection: BaseDatabaseWrapper, *, limit: int) -> list[Contradiction]:
+    """Outbox rows that are open, messages and work items whose owner is gone. At most `limit` of each."""
+    found = []
+    for what, table, key, condition, owner, owner_key in (
+        (
+            "Outbox row",
+            "durable_outboxrow",
+            "id",
+            "r.status IN ('pending', 'claimed') AND",
+            "durable_workflow",
+            "workflow_id",
+        ),
+        ("Message", "durable_message", "id", "", "durable_workflow", "workflow_id"),
+        ("Work item", "durable_workitem", "outbox_row_id", "", "durable_outboxrow", "outbox_row_id"),
+    ):
+        rows = sql.fetch(
+            connection,
+            f"SELECT r.{key} FROM {table} r WHERE {condition} "
+            f"NOT EXISTS (SELECT 1 FROM {owner} o WHERE o.id = r.{owner_key}) ORDER BY r.{key} LIMIT {int(limit)}",
+            [],
+        )
+        owned_by = "workflow" if owner == "durable_workflow" else "outbox row"
+        found += [Contradiction(f"{what} {row[0]}", f"its {owned_by} is gone.") for row in rows]
+    return found
