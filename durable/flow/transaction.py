@@ -178,7 +178,9 @@ def certain(change: InDoubt[Made]) -> Made:
 
 
 def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:
-    """Run a body that only reads, outside any transaction of ours, once more on a new connection if the old one is gone."""
+    """Run a body that only reads, outside any transaction of ours, once more on a new connection if the old one is
+    gone.
+    """
     connection = engine_connection()
     try:
         return body(connection)
