@@ -31,7 +31,7 @@ class AsyncConnections:
     """The connections of async handlers. Looking after them costs a hop to their thread, once there are any."""
 
     def __init__(self) -> None:
-        self._used = False
+        self.used = False
         connection_created.connect(self._created)
 
     def close(self) -> None:
@@ -40,21 +40,21 @@ class AsyncConnections:
 
     async def refresh(self) -> None:
         """Before a handler."""
-        if self._used:
+        if self.used:
             await _refresh()
 
     async def left_open(self) -> list[str]:
         """After a handler: aliases on which a transaction was left open, by it or by one that ran beside it."""
-        return await _left_open() if self._used else []
+        return await _left_open() if self.used else []
 
     async def drop(self) -> None:
         """At the end."""
-        if self._used:
+        if self.used:
             await _drop()
 
     def _created(self, **signal: Any) -> None:
         if not threading.current_thread().name.startswith(OWN_THREADS):
-            self._used = True
+            self.used = True
 
 
 class AsyncPool:
@@ -82,9 +82,15 @@ class AsyncPool:
         self.connections.close()
         with self._lock:
             loop, thread = self._loop, self._thread
-        if loop is not None and thread is not None:
+        if loop is None or thread is None:
+            if not self.connections.used:
+                return
+            # Sync handlers may have used async code, and with it the thread whose connections are closed here.
+            thread = threading.Thread(target=asyncio.run, args=[self.connections.drop()], daemon=True)
+            thread.start()
+        else:
             asyncio.run_coroutine_threadsafe(self._wind_up(), loop)
-            thread.join(max(0.0, seconds))
+        thread.join(max(0.0, seconds))
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:

@@ -73,7 +73,7 @@ class Handlers:
     def close(self, seconds: float) -> None:
         """Stop taking work. Waits `seconds` at most for async handlers that were told to stop."""
         self._deadlines.stop()
-        self.pool.close()
+        self.pool.close(seconds)
         self._async_pool.close(seconds)
 
     # --- one delivery ---

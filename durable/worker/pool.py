@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from django.db import connections
@@ -32,6 +33,7 @@ class HandlerPool:
         self._queued = 0
         self._running: dict[Delivery, _Lane] = {}
         self._closed = False
+        self._all: set[threading.Thread] = set()
         self._numbers = 0
 
     @property
@@ -65,18 +67,25 @@ class HandlerPool:
             if self._queued > self._waiting and not self._closed:
                 self._spawn()
 
-    def close(self) -> None:
-        """Let idle threads end, and the others after their work. Does not wait."""
+    def close(self, seconds: float) -> None:
+        """Let idle threads end, and the others after their work. Waits for the idle ones, `seconds` at most."""
+        end = time.monotonic() + seconds
         with self._lock:
             self._closed = True
             for _ in range(self._threads):
                 self._queue.put(None)
+            busy = {lane.thread for lane in self._running.values()}
+            idle = [thread for thread in self._all if thread not in busy]
+        for thread in idle:
+            thread.join(max(0.0, end - time.monotonic()))
 
     def _spawn(self) -> None:
         self._threads += 1
         self._numbers += 1
         # Daemons: a handler that never returns must not keep the process from ending after its grace period.
-        threading.Thread(target=self._run, name=f"durable-handler-{self._numbers}", daemon=True).start()
+        thread = threading.Thread(target=self._run, name=f"durable-handler-{self._numbers}", daemon=True)
+        self._all.add(thread)
+        thread.start()
 
     def _run(self) -> None:
         lane = _Lane()
@@ -93,6 +102,7 @@ class HandlerPool:
         finally:
             connections.close_all()
             with self._lock:
+                self._all.discard(lane.thread)
                 if not lane.left:
                     self._threads -= 1
 
@@ -113,4 +123,6 @@ class HandlerPool:
 class _Lane:
     """What a thread knows of itself."""
 
-    left = False
+    def __init__(self) -> None:
+        self.thread = threading.current_thread()
+        self.left = False
