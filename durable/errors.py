@@ -435,4 +435,6 @@ class StoreUnavailable(RedriveRefused):
             if outcome_unknown
             else "nothing was changed"
         )
-        super().__init__(f"The database could not be reached: {told}.", cause=str(cause), outcome_unknown=outcome_unknown)
+        super().__init__(
+            f"The database could not be reached: {told}.", cause=str(cause), outcome_unknown=outcome_unknown
+        )

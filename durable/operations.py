@@ -1,4 +1,6 @@
-"""What operators do to workflows and dead letters, from Python. The admin and the command line use the same functions."""
+"""What operators do to workflows and dead letters, from Python. The admin and the command line use the same
+functions.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from durable.flow.redrive import preview_redrive, redrive, redrive_many
 from durable.flow.resume import resume
 from durable.flow.terminate import terminate
 from durable.flow.unblock import unblock
-from durable.outcomes import DeadLetterFilter, Discarded, Redriven, RedriveMode, RedrivePreview
+from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, RedrivePreview
 
 __all__ = [
     "DeadLetterFilter",

@@ -278,7 +278,9 @@ Then = Literal["fail", "cancel"]
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """The row went back to pending. `was_judged`: the workflow had been told of the failure, or had settled it itself."""
+    """The row went back to pending. `was_judged`: the workflow had been told of the failure, or had settled it
+    itself.
+    """
 
     row: OutboxRow
     was_judged: bool

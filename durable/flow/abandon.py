@@ -21,7 +21,8 @@ def abandon(claim: Claim, *, cause: Cause, failure: Failure | None = None, delay
     the last of the delivery budget.
 
     Commits together: the item is gone, the row and its count, the failed attempt, and what a dead letter brings. A row
-    that its workflow has asked to cancel is closed instead. A token that is gone changes nothing. Retried as a whole on the retryable errors; raises what remains.
+    that its workflow has asked to cancel is closed instead. A token that is gone changes nothing. Retried as a whole on
+    the retryable errors; raises what remains.
     """
     may_end = claim.delivery_failures + 1 >= claim.delivery_budget
     if delay is None:

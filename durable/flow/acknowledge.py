@@ -111,7 +111,9 @@ def _death(ending: Ending, owners: dict[uuid.UUID, LockedWorkflow], rows: dict[i
 
 
 def _heeding(ending: Ending, asked_to_cancel: object) -> Ending:
-    """After a cancel request no further attempt starts, and nothing waits for staff; a finish that came first stands."""
+    """After a cancel request no further attempt starts, and nothing waits for staff; a finish that came first
+    stands.
+    """
     if asked_to_cancel and (isinstance(ending, RetryLater) or _is_held(ending)):
         return Cancelled(ending.claim, ending.heartbeat)
     return ending

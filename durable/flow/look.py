@@ -60,7 +60,9 @@ def listing(
     blocked: str | None = None,
     limit: int = 50,
 ) -> list[Snapshot]:
-    """The latest workflows that match, newest first, without results and failures. `blocked="only"` for blocked ones."""
+    """The latest workflows that match, newest first, without results and failures. `blocked="only"` for blocked
+    ones.
+    """
     return transaction.reading(
         partial(
             reads.listing,

@@ -9,5 +9,7 @@ from durable.flow.steps import poison
 
 
 def count(workflow_id: uuid.UUID) -> None:
-    """Count one poison turn of the workflow, and block it at `TURN_POISON_LIMIT`. An ended or unknown one is left alone."""
+    """Count one poison turn of the workflow, and block it at `TURN_POISON_LIMIT`. An ended or unknown one is left
+    alone.
+    """
     transaction.own(lambda connection: poison.count(connection, workflow_id))

@@ -1,8 +1,8 @@
 """Reconcile: take up what a worker let fall. Part of every worker's loop; needs no row of the queue that it repairs.
 
 For each work item whose lease has run out, and each claimed row without an item, the workflow's lock is taken and its
-status read: ended means settle, live means back to pending with the delivery back-off, or dead letter when the budget is
-spent. A row of unknown liveness is never re-armed.
+status read: ended means settle, live means back to pending with the delivery back-off, or dead letter when the budget
+is spent. A row of unknown liveness is never re-armed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ def _page(source: Page, after: int) -> list[tuple[int, uuid.UUID]]:
 def _take_up_isolating(
     page: Sequence[tuple[int, uuid.UUID]], errors: dict[uuid.UUID, str], before: int
 ) -> Counter[str]:
-    """One page in one transaction; if something in it is broken for good, each workflow of the page in one of its own."""
+    """One page in one transaction; if something in it is broken for good, each workflow of the page in one of its
+    own.
+    """
     try:
         return transaction.own(lambda connection: _take_up(connection, page, before))
     except (DjangoDatabaseError, ValueError, LookupError, TypeError) as error:

@@ -89,9 +89,9 @@ def redrive(
     """Give the dead letter of an activity in the current run back, due now.
 
     Commits together: the row (pending, both budgets extended by a full one, attempts and errors kept), the audit row,
-    and a marker event in the history. Answers the row and whether it had been judged. Raises `RedriveRefused` (the first
-    gate that refuses speaks; `StoreUnavailable` when the database did not answer), and `ValueError` for a forced redrive
-    without a reason. `actor` is a user or a text.
+    and a marker event in the history. Answers the row and whether it had been judged. Raises `RedriveRefused` (the
+    first gate that refuses speaks; `StoreUnavailable` when the database did not answer), and `ValueError` for a forced
+    redrive without a reason. `actor` is a user or a text.
     """
     _check(mode, reason)
     return _one(workflow_id, ordinal, lease=None, mode=mode, actor=actor, reason=reason, delay=timedelta())
@@ -107,10 +107,10 @@ def redrive_many(
 ) -> list[Redriven | RedriveRefused]:
     """Redrive many dead letters, each in a transaction of its own; one outcome per row, refusals included.
 
-    `rows_or_filter`: outbox rows, pairs of workflow id and ordinal, or a `DeadLetterFilter`, which means the dead letters
-    that match it now; what fails anew meanwhile is left out. The rows come due at most `per_second` a second (None:
-    `REDRIVE_PER_SECOND`), the first at once. When the store can not be reached the rest is not tried: each of them
-    answers `StoreUnavailable`.
+    `rows_or_filter`: outbox rows, pairs of workflow id and ordinal, or a `DeadLetterFilter`, which means the dead
+    letters that match it now; what fails anew meanwhile is left out. The rows come due at most `per_second` a second
+    (None: `REDRIVE_PER_SECOND`), the first at once. When the store can not be reached the rest is not tried: each of
+    them answers `StoreUnavailable`.
     """
     _check(mode, reason)
     rate = settings.redrive_per_second if per_second is None else per_second

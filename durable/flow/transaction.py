@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 from django.db import Error as DjangoDatabaseError
@@ -22,7 +22,7 @@ from durable.conf import settings
 from durable.errors import StoreUnavailable
 
 T = TypeVar("T")
-Made = TypeVar("Made")
+Made_co = TypeVar("Made_co", covariant=True)
 
 logger = structlog.stdlib.get_logger("durable.flow")
 
@@ -73,11 +73,13 @@ def classify(error: BaseException) -> Fault:
     if state is None:
         # Without a SQLSTATE an operational error did not come from the server: the connection was refused or lost.
         return Fault.NEW_CONNECTION if type(cause).__name__ == "OperationalError" else Fault.PERMANENT
+    return _classify_state(state)
+
+
+def _classify_state(state: str) -> Fault:
     if state in _SESSION_ENDED or state.startswith("08"):
         return Fault.NEW_CONNECTION
-    if state in _PASSING or state.startswith("53"):
-        return Fault.RETRYABLE
-    return Fault.PERMANENT
+    return Fault.RETRYABLE if state in _PASSING or state.startswith("53") else Fault.PERMANENT
 
 
 def _is_driver_error(error: BaseException) -> bool:
@@ -149,17 +151,17 @@ def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) ->
             time.sleep(min(_LONGEST_WAIT, _FIRST_WAIT * 2**tried) * random.uniform(0.5, 1.5))
 
 
-class InDoubt(Protocol[Made]):
+class InDoubt(Protocol[Made_co]):
     """A change that knows its own commit again."""
 
     unconfirmed: str
 
-    def body(self, connection: BaseDatabaseWrapper) -> Made: ...
+    def body(self, connection: BaseDatabaseWrapper) -> Made_co: ...
 
-    def find(self, connection: BaseDatabaseWrapper) -> Made | None: ...
+    def find(self, connection: BaseDatabaseWrapper) -> Made_co | None: ...
 
 
-def certain(change: InDoubt[Made]) -> Made:
+def certain(change: InDoubt[Made_co]) -> Made_co:
     """Run `change.body` as `own` does; if the last try failed too, answer what it made after all, or raise
     `StoreUnavailable`, which says whether nothing was changed or even that can not be known.
     """
@@ -238,9 +240,10 @@ def _immediate(connection: BaseDatabaseWrapper) -> Iterator[None]:
         return
     # The mode belongs to the open connection: there is none before, and connecting later would put it back.
     connection.ensure_connection()
-    before = connection.transaction_mode
-    connection.transaction_mode = "IMMEDIATE"
+    sqlite: Any = connection
+    before = sqlite.transaction_mode
+    sqlite.transaction_mode = "IMMEDIATE"
     try:
         yield
     finally:
-        connection.transaction_mode = before
+        sqlite.transaction_mode = before

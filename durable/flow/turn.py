@@ -65,9 +65,9 @@ def turn(*, cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
 
     Commits together, for each: events, staged rows, cancellations, `wake_at`, settled rows, the status, and the removal
-    of exactly the messages that were read. `note` is told whose code is about to run, and `None` afterwards: a turn that
-    kills its process leaves its name there. Any error drops every coroutine of the batch and is raised; retryable ones
-    are tried again, from cold, before that. Workflows with counted poison turns are turned alone.
+    of exactly the messages that were read. `note` is told whose code is about to run, and `None` afterwards: a turn
+    that kills its process leaves its name there. Any error drops every coroutine of the batch and is raised; retryable
+    ones are tried again, from cold, before that. Workflows with counted poison turns are turned alone.
     """
     return transaction.retried(partial(_turn_once, cache, queues, limit, note))
 
@@ -94,7 +94,9 @@ def _turn_once(cache: Cache, queues: tuple[str, ...] | None, limit: int, note: N
 
 
 def _keep(cache: Cache, batch: _Batch, plans: Sequence[Plan]) -> None:
-    """After the commit: keep what stands where its history stands, and what was prepared and not touched; drop the rest."""
+    """After the commit: keep what stands where its history stands, and what was prepared and not touched; drop the
+    rest.
+    """
     planned = {plan.workflow.id: plan for plan in plans}
     for owner, execution in list(batch.executions.items()):
         plan = planned.get(owner)
@@ -118,8 +120,8 @@ def _candidates(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None,
 def _prepare(
     connection: BaseDatabaseWrapper, cache: Cache, candidates: list[uuid.UUID], batch: _Batch, note: Note
 ) -> None:
-    """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates` all
-    but one if that one has to be turned alone.
+    """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates`
+    all but one if that one has to be turned alone.
     """
     looked = workflows.look(connection, candidates)
     suspected = {owner for owner, workflow in looked.items() if workflow.poison_turns}

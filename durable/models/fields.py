@@ -30,7 +30,7 @@ def moment_from_database(value: Any) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-class MomentField(models.DateTimeField):
+class MomentField(models.DateTimeField):  # type: ignore[type-arg]  # not subscriptable at run time
     """An aware UTC moment, whatever `USE_TZ` says.
 
     PostgreSQL: `timestamptz`, selected `AT TIME ZONE 'UTC'`, since Django would otherwise read it in the session's
@@ -69,7 +69,7 @@ class MomentField(models.DateTimeField):
         return value
 
 
-class JsonTextField(models.TextField):
+class JsonTextField(models.TextField):  # type: ignore[type-arg]  # as above
     """Plain JSON kept as text: the same bytes on both databases, never looked into by SQL."""
 
     def from_db_value(self, value: Any, expression: Any, connection: Any) -> Any:

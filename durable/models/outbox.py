@@ -31,7 +31,8 @@ class OutboxRow(models.Model):
     Pending: moved in by the turn (or enqueue), by retry, abandon, release, reconcile and redrive; out by claim, settle
     and dead-letter. Claimed: in by claim; out by acknowledge, retry, abandon, release, reconcile, dead-letter, settle.
     Done: in by acknowledge, final. Failed (a dead letter): in by dead-letter; out by redrive, discard and settle.
-    Cancelled: in by settle, discard, the turn whose code cancelled it, and the acknowledgement of a cancellation; final.
+    Cancelled: in by settle, discard, the turn whose code cancelled it, and the acknowledgement of a cancellation;
+    final.
     """
 
     id = models.BigAutoField(primary_key=True)

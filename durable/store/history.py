@@ -48,7 +48,8 @@ def read_leases(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUI
     columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
     rows = sql.fetch(
         connection,
-        f"SELECT {columns} FROM durable_workflow w JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.lease_seq "
+        f"SELECT {columns} FROM durable_workflow w "
+        "JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.lease_seq "
         f"WHERE {condition} ORDER BY e.workflow_id, e.seq",
         params,
     )
@@ -63,7 +64,8 @@ def read(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int 
     columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
     rows = sql.fetch(
         connection,
-        f"SELECT {columns} FROM durable_event e WHERE e.workflow_id = %s AND e.seq > %s ORDER BY e.seq LIMIT {int(limit)}",
+        f"SELECT {columns} FROM durable_event e WHERE e.workflow_id = %s AND e.seq > %s "
+        f"ORDER BY e.seq LIMIT {int(limit)}",
         [sql.param(connection, workflow_id), after],
     )
     return [_event(row) for row in rows]

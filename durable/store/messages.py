@@ -82,7 +82,9 @@ def insert_for_live(
 def owners_of_due(
     connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None
 ) -> list[tuple[uuid.UUID, datetime]]:
-    """Workflows with a due message that is not parked, earliest first, each with the moment; at most `limit` messages deep."""
+    """Workflows with a due message that is not parked, earliest first, each with the moment; at most `limit` messages
+    deep.
+    """
     now, params = clock.now_sql(connection)
     join = condition = ""
     if queues is not None:
@@ -113,7 +115,8 @@ def due_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -
         connection,
         "SELECT id, workflow_id, lease, kind, ordinal, payload, "
         f"{sql.moment(connection, 'visible_at')}, {sql.moment(connection, 'created_at')} "
-        f"FROM durable_message WHERE (visible_at <= {now} OR kind = 'start') AND {condition} ORDER BY workflow_id, visible_at, id",
+        f"FROM durable_message WHERE (visible_at <= {now} OR kind = 'start') AND {condition} "
+        "ORDER BY workflow_id, visible_at, id",
         [*params, *more],
     )
     found: dict[uuid.UUID, list[DueMessage]] = {}
@@ -168,7 +171,9 @@ def put_off(connection: BaseDatabaseWrapper, later: Mapping[int, datetime]) -> N
 
 
 def clear(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> list[tuple[uuid.UUID, str, str]]:
-    """Remove every message of these closing (locked) workflows; answer (workflow, kind, payload) of what was removed."""
+    """Remove every message of these closing (locked) workflows; answer (workflow, kind, payload) of what was
+    removed.
+    """
     if not workflow_ids:
         return []
     condition, params = sql.among(connection, "workflow_id", workflow_ids)

@@ -77,7 +77,7 @@ def stage(connection: BaseDatabaseWrapper, new: Sequence[NewRow]) -> None:
         "INSERT INTO durable_outboxrow (workflow_id, lease, ordinal, activity, input, options, namespace, queue, "
         "status, paused, suspect, priority, visible_after, created_at, deliveries, delivery_failures, delivery_budget, "
         "attempts, attempt_budget, failure_delivered, cause, redrive_count) "
-        f"SELECT workflow_id, lease, ordinal, activity, payload, options, '', queue, 'pending', false, false, priority, "
+        "SELECT workflow_id, lease, ordinal, activity, payload, options, '', queue, 'pending', false, false, priority, "
         f"{now}, {now}, 0, 0, delivery_budget, 0, attempt_budget, false, '', 0 FROM {_STAGED.source(connection)}",
         [*now_params, *now_params, *_STAGED.params(connection, rows)],
     )
@@ -116,7 +116,8 @@ _FIELDS = (
 
 
 def _locked(row: tuple[Any, ...]) -> LockedRow:
-    return LockedRow(*row[:5], OutboxStatus(row[5]), *row[6:])
+    row_id, owner, lease, ordinal, activity, status, *rest = row
+    return LockedRow(row_id, owner, lease, ordinal, activity, OutboxStatus(status), *rest)
 
 
 def lock(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> dict[int, LockedRow]:
@@ -261,7 +262,8 @@ def bury(connection: BaseDatabaseWrapper, buried: Sequence[Bury]) -> None:
         sql.execute(
             connection,
             f"UPDATE durable_outboxrow AS r SET status = 'failed', dead_lettered_at = {now}, cause = given.cause, "
-            "failure_delivered = (r.failure_delivered OR given.delivered = 1), delivery_failures = r.delivery_failures + given.failures, "
+            "failure_delivered = (r.failure_delivered OR given.delivered = 1), "
+            "delivery_failures = r.delivery_failures + given.failures, "
             "attempts = r.attempts + given.attempts, suspect = false, "
             "last_heartbeat = coalesce(given.heartbeat, r.last_heartbeat) "
             f"FROM {_BURIED.source(connection)} WHERE r.id = given.id AND r.status = 'claimed'",

@@ -115,7 +115,9 @@ class PendingRow:
 
 
 def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: int) -> list[PendingRow]:
-    """A workflow's rows that are pending, out, or dead letters, by ordinal, each with its last error. Two statements."""
+    """A workflow's rows that are pending, out, or dead letters, by ordinal, each with its last error. Two
+    statements.
+    """
     rows = list(
         OutboxRow.objects.using(connection.alias)
         .filter(
@@ -138,10 +140,8 @@ def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: i
             "workitem__cancel_requested_at",
         )[:limit]
     )
-    errors: dict[int, Any] = {}
     failed = FailedAttempt.objects.using(connection.alias).filter(outbox_row_id__in=[row["id"] for row in rows])
-    for row_id, error in failed.order_by("id").values_list("outbox_row_id", "error"):
-        errors[row_id] = error
+    errors: dict[int, Any] = dict(failed.order_by("id").values_list("outbox_row_id", "error"))
     return [
         PendingRow(
             row_id=row["id"],
@@ -167,20 +167,14 @@ def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None) -> l
     condition, params = ("true", []) if queues is None else sql.among(connection, "queue", queues)
     owned, owned_params = ("true", []) if queues is None else sql.among(connection, "w.queue", queues)
     join = "" if queues is None else " JOIN durable_workflow w ON w.id = m.workflow_id"
+    rows_due = (
+        "SELECT visible_after FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND {which} AND {mine}"
+    )
     statements = [
+        (f"{rows_due.format(which='NOT suspect', mine=condition)} ORDER BY visible_after LIMIT 1", params),
+        (f"{rows_due.format(which='suspect', mine=condition)} ORDER BY visible_after LIMIT 1", params),
         (
-            "SELECT visible_after FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND NOT suspect "
-            f"AND {condition} ORDER BY visible_after LIMIT 1",
-            params,
-        ),
-        (
-            "SELECT visible_after FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND suspect "
-            f"AND {condition} ORDER BY visible_after LIMIT 1",
-            params,
-        ),
-        (
-            f"SELECT m.visible_at FROM durable_message m{join} WHERE NOT m.parked AND {owned} "
-            "ORDER BY m.visible_at LIMIT 1",
+            f"SELECT m.visible_at FROM durable_message m{join} WHERE NOT m.parked AND {owned} ORDER BY 1 LIMIT 1",
             owned_params,
         ),
         (
@@ -246,4 +240,4 @@ def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
 def workers(connection: BaseDatabaseWrapper) -> list[tuple[str, list[str], datetime, str]]:
     """Workers that have given a sign: (name, queues, when, version)."""
     rows = Worker.objects.using(connection.alias).order_by("name").values_list("name", "queues", "beat_at", "version")
-    return list(rows)
+    return [(name, list(queues), beat_at, version) for name, queues, beat_at, version in rows]

@@ -184,7 +184,9 @@ END
 
 
 def verdicts(connection: BaseDatabaseWrapper, row_ids: Sequence[int], *, eligible: int) -> dict[int, str]:
-    """What the gates would say of each row now: `redrivable`, or the code of the first refusal. Writes and locks nothing."""
+    """What the gates would say of each row now: `redrivable`, or the code of the first refusal. Writes and locks
+    nothing.
+    """
     if not row_ids:
         return {}
     condition, params = sql.among(connection, "r.id", row_ids)

@@ -38,7 +38,9 @@ def param(connection: BaseDatabaseWrapper, value: Any) -> Any:
 
 
 def among(connection: BaseDatabaseWrapper, column: str, values: Iterable[Any]) -> tuple[str, Params]:
-    """The condition that `column` (uuid, integer or text) is one of the values; one parameter, whatever their number."""
+    """The condition that `column` (uuid, integer or text) is one of the values; one parameter, whatever their
+    number.
+    """
     listed = list(values)
     if is_postgresql(connection):
         return f"{column} = ANY(%s)", [listed]

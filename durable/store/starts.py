@@ -76,22 +76,22 @@ _ROW_COLUMNS = (
 )
 
 # One statement: whoever reads after the commit sees all of it or nothing, and the caller pays one round trip.
-_POSTGRESQL = """
+_POSTGRESQL = f"""
 WITH input AS MATERIALIZED (
-    SELECT given.*, greatest({now}, coalesce(start_at, {now})) AS begins_at FROM {given}
+    SELECT given.*, greatest({{now}}, coalesce(start_at, {{now}})) AS begins_at FROM {{given}}
 ), workflow AS (
-    INSERT INTO durable_workflow (%(columns)s)
-    SELECT id, type, key, {single}, 'running', 1, 1, payload, queue, priority, '', 1, '[]', '', '', 0,
-           begins_at + deadline_after * interval '1 microsecond', {now}
+    INSERT INTO durable_workflow ({_COLUMNS})
+    SELECT id, type, key, {{single}}, 'running', 1, 1, payload, queue, priority, '', 1, '[]', '', '', 0,
+           begins_at + deadline_after * interval '1 microsecond', {{now}}
     FROM input
     ON CONFLICT DO NOTHING
     RETURNING id
 ), event AS (
     INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
     SELECT id, 1, 'workflow_started', NULL, started, begins_at FROM workflow JOIN input USING (id)
-), {work}
+), {{work}}
 SELECT id FROM workflow
-""" % {"columns": _COLUMNS}
+"""
 
 _POSTGRESQL_MESSAGE = """message AS (
     INSERT INTO durable_message (workflow_id, lease, kind, ordinal, payload, visible_at, created_at, parked)
@@ -142,7 +142,9 @@ def insert_workflows(connection: BaseDatabaseWrapper, new: Sequence[NewWorkflow]
 
 
 def insert_activities(connection: BaseDatabaseWrapper, new: Sequence[NewActivity]) -> set[uuid.UUID]:
-    """Insert single activities: workflow, started event and the outbox row, claimable at the commit; answer as above."""
+    """Insert single activities: workflow, started event and the outbox row, claimable at the commit; answer as
+    above.
+    """
     rows = [
         (
             n.id,

@@ -84,7 +84,9 @@ def delete(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> None:
 
 
 def ask_to_cancel(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> None:
-    """Ask the workers that hold these (locked) rows to stop; they learn it at their next renewal. The first ask counts."""
+    """Ask the workers that hold these (locked) rows to stop; they learn it at their next renewal. The first ask
+    counts.
+    """
     if row_ids:
         now, params = clock.now_sql(connection)
         condition, more = sql.among(connection, "outbox_row_id", sorted(row_ids))

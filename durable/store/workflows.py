@@ -186,7 +186,9 @@ WHERE w.id = given.id AND w.status IN ('running', 'paused')
 
 
 def advance(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> None:
-    """Write what turns made of their (locked, live) workflows. One statement, with the events that explain it beside it."""
+    """Write what turns made of their (locked, live) workflows. One statement, with the events that explain it beside
+    it.
+    """
     if not progress:
         return
     rows = [
@@ -230,7 +232,9 @@ def sleep(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
 
 
 def rearm(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
-    """Make (locked) live workflows due now: a wake-up without a due timer only looks, and sets the right moment again."""
+    """Make (locked) live workflows due now: a wake-up without a due timer only looks, and sets the right moment
+    again.
+    """
     if ids:
         now, params = clock.now_sql(connection)
         condition, more = sql.among(connection, "id", ids)
@@ -294,7 +298,7 @@ def _moment(value: Any) -> datetime:
 
 def closed_by(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, seq: int) -> str:
     """The request that the event at `seq` answers, if it names one: how a verb knows its own commit again."""
-    data = (
+    data: Any = (
         Event.objects.using(connection.alias).filter(workflow_id=workflow_id, seq=seq).values_list("data", flat=True)
     ).first()
     return str((data or {}).get("request", ""))

@@ -44,7 +44,7 @@ class Change(ABC, Generic[A]):
         self.reason = reason
         self.actor_id, self.actor_text = actors.identify(actor)
         self.audit_id = uuid.uuid4()
-        self._answer = answer
+        self._answer: Callable[..., A] = answer
         self.unconfirmed = ""
 
     @abstractmethod
@@ -69,7 +69,7 @@ class Change(ABC, Generic[A]):
             raise RowNotFound(self.workflow_id, self.ordinal)  # the row that was meant is of an earlier run
         recorded = history.records_outcome(connection, self.workflow_id, since=workflow.lease_seq, ordinal=self.ordinal)
         row_id, was_judged = self.change(connection, workflow, recorded)
-        answer = self._answer(redrives.row(connection, row_id), was_judged)
+        answer: A = self._answer(redrives.row(connection, row_id), was_judged)
         self.unconfirmed = "the commit has not been confirmed"
         return answer
 

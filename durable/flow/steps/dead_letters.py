@@ -35,8 +35,8 @@ class Death:
 
 
 def delivers(death: Death) -> bool:
-    """Whether the row's policy tells the workflow (`deliver`) or keeps it waiting for staff (`hold`). Application retries
-    come here only under `on_exhausted="hold"`, which is a hold by itself.
+    """Whether the row's policy tells the workflow (`deliver`) or keeps it waiting for staff (`hold`). Application
+    retries come here only under `on_exhausted="hold"`, which is a hold by itself.
     """
     return death.cause is not Cause.RETRIES_EXHAUSTED and death.row.options.get("on_dead_letter") == "deliver"
 

@@ -64,8 +64,8 @@ class Plan:
         self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=self.at))
 
     def take(self, event: Event, commands: tuple[Command, ...]) -> None:
-        """Plan what one activation brought: its input and one event a command. The first input, `workflow_started`, stands
-        in the history already; when it brings no command, an event of its own says when the workflow has begun.
+        """Plan what one activation brought: its input and one event a command. The first input, `workflow_started`,
+        stands in the history already; when it brings no command, an event of its own says when the workflow has begun.
         """
         if event.seq > self.last_seq:
             self.events.append(event)

@@ -18,8 +18,8 @@ logger = structlog.stdlib.get_logger("durable.flow")
 
 
 def count(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> None:
-    """Count a poison turn of a live workflow, and block it at `TURN_POISON_LIMIT`: staff see it, and nothing else has to
-    wait for it.
+    """Count a poison turn of a live workflow, and block it at `TURN_POISON_LIMIT`: staff see it, and nothing else has
+    to wait for it.
     """
     workflow = workflows.lock(connection, [workflow_id]).get(workflow_id)
     if workflow is None or not workflow.is_live:

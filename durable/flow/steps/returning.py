@@ -48,8 +48,8 @@ def close_cancelled(
     *,
     at: datetime,
 ) -> None:
-    """Close the (claimed, locked) rows of items that were asked to stop. A single activity's workflow ends with its row;
-    its lock is among `owners`.
+    """Close the (claimed, locked) rows of items that were asked to stop. A single activity's workflow ends with its
+    row; its lock is among `owners`.
     """
     outbox.finish(connection, [(item.row_id, OutboxStatus.CANCELLED, 0, item.heartbeat) for item in items])
     closing.end_singles(
