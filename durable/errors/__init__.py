@@ -1,0 +1,127 @@
+"""Everything that `durable` raises.
+
+::
+
+    DurableError
+    ├── ConfigurationError             a setting or a registration is wrong
+    │   ├── NotRegistered              no such workflow or activity in this process
+    │   └── AlreadyRegistered          two functions claim one name
+    ├── UsageError                     a call in a place where it can not work
+    │   ├── OutsideWorkflow            a durable call made outside a workflow's own turn
+    │   ├── OutsideActivity            a call that only a running activity can make
+    │   ├── InsideWorkflow             a plain call made inside workflow code
+    │   ├── InsideTransaction          waiting for a result that only a commit can bring
+    │   ├── ArgumentsMismatch          arguments that do not fit the handler's signature
+    │   └── OptionInvalid              an option of a call that can not be meant
+    ├── PayloadError                   a value that JSON can not carry
+    │   └── PayloadTooLarge
+    ├── KeyInvalid                     a key, name or queue that is empty, too long or not text
+    ├── KeyTaken                       a live workflow already holds the business key
+    ├── WorkflowNotFound
+    ├── WorkflowClosed                 the verb needs a live workflow
+    ├── WorkflowNotBlocked             unblock on a workflow that is not blocked
+    ├── ResultError                    what `result()` raises for a workflow that did not complete
+    │   ├── WorkflowFailed
+    │   ├── WorkflowCancelled
+    │   └── WorkflowTimedOut
+    ├── ActivityError                  raised in workflow code: the activity failed for good
+    ├── WorkflowBlocked                the code can not go on behind this history
+    │   ├── NonDeterminism
+    │   └── StackExhausted
+    ├── PoisonTurn                     a turn used more CPU time than it may
+    ├── TokenMissing                   the delivery belongs to somebody else by now
+    ├── TransactionLeftOpen            an activity ended inside a transaction that it had begun
+    ├── RedriveRefused                 an operator's redrive or discard was refused
+    │   ├── WorkflowTerminal           workflow_terminal
+    │   ├── HistoryRecordsOutcome      history_records_outcome
+    │   ├── RowNotFound                row_not_found
+    │   ├── NotDeadLettered            not_dead_lettered
+    │   ├── AlreadyJudged              already_judged
+    │   └── StoreUnavailable           store_unavailable
+
+Each class takes the values it is about and builds its own sentence; the values stay readable as attributes.
+"""
+
+from __future__ import annotations
+
+from durable.errors.refusals import (
+    AlreadyJudged,
+    HistoryRecordsOutcome,
+    NotDeadLettered,
+    RedriveRefused,
+    RowNotFound,
+    StoreUnavailable,
+    WorkflowTerminal,
+)
+from durable.errors.root import DurableError
+from durable.errors.usage import (
+    AlreadyRegistered,
+    ArgumentsMismatch,
+    ConfigurationError,
+    InsideTransaction,
+    InsideWorkflow,
+    KeyInvalid,
+    KeyTaken,
+    NotRegistered,
+    OptionInvalid,
+    OutsideActivity,
+    OutsideWorkflow,
+    PayloadError,
+    PayloadTooLarge,
+    TransactionLeftOpen,
+    UsageError,
+)
+from durable.errors.workflows import (
+    ActivityError,
+    NonDeterminism,
+    PoisonTurn,
+    ResultError,
+    StackExhausted,
+    TokenMissing,
+    WorkflowBlocked,
+    WorkflowCancelled,
+    WorkflowClosed,
+    WorkflowFailed,
+    WorkflowNotBlocked,
+    WorkflowNotFound,
+    WorkflowTimedOut,
+)
+
+__all__ = [
+    "ActivityError",
+    "AlreadyJudged",
+    "AlreadyRegistered",
+    "ArgumentsMismatch",
+    "ConfigurationError",
+    "DurableError",
+    "HistoryRecordsOutcome",
+    "InsideTransaction",
+    "InsideWorkflow",
+    "KeyInvalid",
+    "KeyTaken",
+    "NonDeterminism",
+    "NotDeadLettered",
+    "NotRegistered",
+    "OptionInvalid",
+    "OutsideActivity",
+    "OutsideWorkflow",
+    "PayloadError",
+    "PayloadTooLarge",
+    "PoisonTurn",
+    "RedriveRefused",
+    "ResultError",
+    "RowNotFound",
+    "StackExhausted",
+    "StoreUnavailable",
+    "TokenMissing",
+    "TransactionLeftOpen",
+    "UsageError",
+    "WorkflowBlocked",
+    "WorkflowCancelled",
+    "WorkflowClosed",
+    "WorkflowFailed",
+    "WorkflowNotBlocked",
+    "WorkflowNotFound",
+    "WorkflowTerminal",
+    "WorkflowTimedOut",
+]

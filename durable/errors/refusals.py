@@ -1,0 +1,114 @@
+"""Refusals of redrive and discard: each with a stable code, its values, and one sentence for staff."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from durable.errors.root import DurableError
+
+
+class RedriveRefused(DurableError):
+    """A redrive or discard was refused. `code` is stable; `values` are what it is about."""
+
+    code: ClassVar[str] = "refused"
+
+    def __init__(self, text: str, **values: Any) -> None:
+        self.values = values
+        super().__init__(text)
+
+
+class WorkflowTerminal(RedriveRefused):
+    """The owning workflow has ended: nobody could use the result. Never overridable."""
+
+    code = "workflow_terminal"
+
+    def __init__(self, workflow_id: Any, status: str) -> None:
+        self.workflow_id = workflow_id
+        self.status = status
+        super().__init__(
+            f"This workflow is already {status.replace('_', ' ')}, so nothing waits for the activity any more.",
+            workflow_id=workflow_id,
+            status=status,
+        )
+
+
+class HistoryRecordsOutcome(RedriveRefused):
+    """The history already holds an outcome for this activity. Overridable by a forced redrive."""
+
+    code = "history_records_outcome"
+
+    def __init__(self, workflow_id: Any, activity_id: str, ordinal: int) -> None:
+        self.workflow_id = workflow_id
+        self.activity_id = activity_id
+        self.ordinal = ordinal
+        super().__init__(
+            "The workflow has already recorded how this activity ended and has acted on it.",
+            workflow_id=workflow_id,
+            activity_id=activity_id,
+            ordinal=ordinal,
+        )
+
+
+class RowNotFound(RedriveRefused):
+    """The current lease of the workflow has no such activity."""
+
+    code = "row_not_found"
+
+    def __init__(self, workflow_id: Any, ordinal: int) -> None:
+        self.workflow_id = workflow_id
+        self.ordinal = ordinal
+        super().__init__(
+            f"There is no activity {ordinal} in the current run of workflow {workflow_id}.",
+            workflow_id=workflow_id,
+            ordinal=ordinal,
+        )
+
+
+class NotDeadLettered(RedriveRefused):
+    """The row is not a dead letter (any more)."""
+
+    code = "not_dead_lettered"
+
+    def __init__(self, workflow_id: Any, ordinal: int, status: str) -> None:
+        self.workflow_id = workflow_id
+        self.ordinal = ordinal
+        self.status = status
+        super().__init__(
+            f"This activity is not a dead letter; it is {status}.",
+            workflow_id=workflow_id,
+            ordinal=ordinal,
+            status=status,
+        )
+
+
+class AlreadyJudged(RedriveRefused):
+    """The failure was delivered to the workflow. Overridable by a forced redrive."""
+
+    code = "already_judged"
+
+    def __init__(self, workflow_id: Any, ordinal: int) -> None:
+        self.workflow_id = workflow_id
+        self.ordinal = ordinal
+        super().__init__(
+            "The workflow has already been told that this activity failed.",
+            workflow_id=workflow_id,
+            ordinal=ordinal,
+        )
+
+
+class StoreUnavailable(RedriveRefused):
+    """The database did not answer. `outcome_unknown` says whether something may have been written."""
+
+    code = "store_unavailable"
+
+    def __init__(self, cause: BaseException, *, outcome_unknown: bool) -> None:
+        self.cause = cause
+        self.outcome_unknown = outcome_unknown
+        told = (
+            "it is not known whether the change was made; look before you try again"
+            if outcome_unknown
+            else "nothing was changed"
+        )
+        super().__init__(
+            f"The database could not be reached: {told}.", cause=str(cause), outcome_unknown=outcome_unknown
+        )

@@ -1,0 +1,138 @@
+"""Errors of workflows and of their activities: how they ended, or why they can not go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from durable.errors.root import DurableError
+
+
+class WorkflowNotFound(DurableError, LookupError):
+    """No workflow has this id or key."""
+
+    def __init__(self, workflow: Any) -> None:
+        self.workflow = workflow
+        super().__init__(f"There is no workflow {workflow}.")
+
+
+class WorkflowClosed(DurableError):
+    """The workflow has ended, and the verb needs a live one."""
+
+    def __init__(self, workflow_id: Any, status: str, verb: str) -> None:
+        self.workflow_id = workflow_id
+        self.status = status
+        self.verb = verb
+        super().__init__(f"Workflow {workflow_id} is {status.replace('_', ' ')}; {verb} needs a live workflow.")
+
+
+class WorkflowNotBlocked(DurableError):
+    """Unblock was asked for a workflow that is not blocked."""
+
+    def __init__(self, workflow_id: Any, status: str) -> None:
+        self.workflow_id = workflow_id
+        self.status = status
+        super().__init__(f"Workflow {workflow_id} is not blocked (it is {status}); there is nothing to unblock.")
+
+
+class ResultError(DurableError):
+    """The workflow ended without a result."""
+
+    def __init__(self, workflow_id: Any, text: str) -> None:
+        self.workflow_id = workflow_id
+        super().__init__(text)
+
+
+class WorkflowFailed(ResultError):
+    """The workflow's code raised. `type`, `message` and `traceback` are those of the original error, as text."""
+
+    def __init__(self, workflow_id: Any, *, type: str, message: str, traceback: str) -> None:
+        self.type = type
+        self.message = message
+        self.traceback = traceback
+        super().__init__(workflow_id, f"Workflow {workflow_id} failed with {type}: {message}")
+
+
+class WorkflowCancelled(ResultError):
+    """The workflow was cancelled or terminated."""
+
+    def __init__(self, workflow_id: Any, *, reason: str) -> None:
+        self.reason = reason
+        super().__init__(workflow_id, f"Workflow {workflow_id} was cancelled{': ' + reason if reason else ''}.")
+
+
+class WorkflowTimedOut(ResultError):
+    """The workflow did not end within its `timeout`."""
+
+    def __init__(self, workflow_id: Any) -> None:
+        super().__init__(workflow_id, f"Workflow {workflow_id} timed out.")
+
+
+class ActivityError(DurableError):
+    """An activity failed for good. Raised where the workflow awaits it.
+
+    `type`, `message` and `traceback` are those of the last attempt, as text; `attempts` counts the attempts made.
+    """
+
+    def __init__(
+        self, *, activity: str, ordinal: int, type: str, message: str, traceback: str = "", attempts: int = 0
+    ) -> None:
+        self.activity = activity
+        self.ordinal = ordinal
+        self.type = type
+        self.message = message
+        self.traceback = traceback
+        self.attempts = attempts
+        super().__init__(f"{activity} failed with {type}: {message}")
+
+
+class WorkflowBlocked(DurableError):
+    """The workflow's code can not go on behind its history. It is blocked, not failed: a deploy may cure it.
+
+    `data` is what staff are shown, as plain JSON.
+    """
+
+    def __init__(self, reason: str, data: dict[str, Any] | None = None) -> None:
+        self.reason = reason
+        self.data: dict[str, Any] = data or {}
+        super().__init__(reason)
+
+
+class NonDeterminism(WorkflowBlocked):
+    """The code asks for something else than its history records.
+
+    `position` is the `seq` of the event in question; `recorded` and `asked` say, in words, what stands there and
+    what today's code does instead.
+    """
+
+    def __init__(self, *, position: int, recorded: str, asked: str) -> None:
+        self.position = position
+        self.recorded = recorded
+        self.asked = asked
+        super().__init__(
+            f"Event {position}: the history records {recorded}, the code asks for {asked}.",
+            {"position": position, "recorded": recorded, "asked": asked},
+        )
+
+
+class StackExhausted(WorkflowBlocked):
+    """Workflow code ran into the recursion limit, which depends on the machine and must not become history."""
+
+    def __init__(self) -> None:
+        super().__init__("The workflow's code ran into Python's recursion limit.")
+
+
+class PoisonTurn(DurableError):
+    """A turn used more CPU time than `TURN_CPU_FOR` allows, or ended its process."""
+
+    def __init__(self, workflow_id: Any, seconds: float) -> None:
+        self.workflow_id = workflow_id
+        self.seconds = seconds
+        super().__init__(f"The code of workflow {workflow_id} ran for {seconds:.1f} s of CPU time in one activation.")
+
+
+class TokenMissing(DurableError):
+    """The work item is gone, or belongs to another worker: nothing was written."""
+
+    def __init__(self, row_id: int) -> None:
+        self.row_id = row_id
+        super().__init__(f"The lock token of outbox row {row_id} is no longer valid; nothing was changed.")
