@@ -111,10 +111,8 @@ class _Story:
 
     def a_worker_that_is_killed(self) -> None:
         orders = [place_order(name, [self.tea, self.cup]) for name in ("Faye", "Grace", "Heidi", "Ivan")]
-        self._wait_for(
-            "a parcel on the packing table",
-            lambda: Shipment.objects.filter(line__order__in=orders, sent=False).exists(),
-        )
+        table = Shipment.objects.filter(line__order__in=orders, sent=False)
+        self._wait_for("two parcels on the packing table", lambda: table.count() > 1)
         self.children.kill("worker A")
         half_packed = Shipment.objects.filter(sent=False).count()
         self.say(f"7. Worker A was killed (SIGKILL) with {half_packed} parcels half packed.")

@@ -8,7 +8,6 @@ from decimal import Decimal
 
 from django.db import transaction
 
-import durable
 from project.shop.models import Order, OrderLine, Product
 from project.shop.workflows import checkout
 
@@ -35,7 +34,7 @@ def place_order(
     with transaction.atomic():
         order = Order.objects.create(customer=customer, card=card, address=address)
         OrderLine.objects.bulk_create(OrderLine(order=order, product=product) for product in products)
-        handle = checkout.options(key=f"order-{order.pk}").start(order.pk, courier_has)
+        handle = checkout.options(key=_key(order)).start(order.pk, courier_has)
         order.workflow_id = handle.id
         order.save(update_fields=["workflow_id"])
     return order
@@ -43,4 +42,8 @@ def place_order(
 
 def deliver(order: Order) -> None:
     """The courier has delivered. Raises `durable.WorkflowClosed` when the order has already ended."""
-    durable.get_workflow(order.workflow_id).signal("courier", {"order": order.pk})
+    checkout.get(_key(order)).signal("courier", {"order": order.pk})
+
+
+def _key(order: Order) -> str:
+    return f"order-{order.pk}"

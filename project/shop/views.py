@@ -33,7 +33,8 @@ def orders(request: HttpRequest) -> HttpResponse:
 @require_POST
 def order(request: HttpRequest) -> HttpResponse:
     """Place an order."""
-    chosen = list(Product.objects.filter(pk__in=[pk for pk in request.POST.getlist("product") if pk.isdecimal()]))
+    asked_for = set(request.POST.getlist("product"))
+    chosen = [product for product in Product.objects.order_by("pk") if str(product.pk) in asked_for]
     customer = request.POST.get("customer", "").strip()[:100] or "A guest"
     if not chosen:
         messages.error(request, "Choose at least one product.")

@@ -11,6 +11,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -67,11 +68,7 @@ def test_the_open_shop_shows_itself_and_leaves_no_process_behind(
     )
     assert shop.stdout is not None
     try:
-        said = ""
-        for line in shop.stdout:
-            said += line
-            if "placed" in line:
-                break
+        said = listen(shop.stdout, until="placed")
         address = re.search(r"http://\S+", said)
         worker = re.search(r"The worker: process (\d+)", said)
         assert address, said
@@ -79,13 +76,26 @@ def test_the_open_shop_shows_itself_and_leaves_no_process_behind(
         assert "password" in said
         with urllib.request.urlopen(address[0], timeout=20) as page:
             assert b"What would you like?" in page.read()
+        os.kill(int(worker[1]), signal.SIGKILL)
+        again = re.search(r"process (\d+) takes over", listen(shop.stdout, until="takes over"))
+        assert again
     finally:
         shop.send_signal(number)
         last, _ = shop.communicate(timeout=60)
     assert shop.returncode == 0, last
     assert "The shop is closed." in last
     with pytest.raises(ProcessLookupError):
-        os.kill(int(worker[1]), 0)
+        os.kill(int(again[1]), 0)
+
+
+def listen(lines: IO[str], *, until: str) -> str:
+    """Read lines up to the one that holds `until`; answers all of them."""
+    said = ""
+    for line in lines:
+        said += line
+        if until in line:
+            return said
+    raise AssertionError(f"{until!r} was never said, but:\n{said}")
 
 
 @pytest.mark.slow
