@@ -167,7 +167,7 @@ def _judge_sqlite(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
     if "journal_mode=wal" not in mode and not _in_memory(connection):
         found.append(
             Warning(
-                f"The SQLite database {alias!r} is not set to write-ahead logging: readers and writers stop each other.",
+                f"The SQLite database {alias!r} does not use write-ahead logging: readers and writers stop each other.",
                 hint=f"Set DATABASES[{alias!r}]['OPTIONS']['init_command'] = 'PRAGMA journal_mode=WAL'.",
                 id="durable.W002",
             )
@@ -199,8 +199,8 @@ def _judge_postgresql(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
 
 def _isolation(connection: BaseDatabaseWrapper, level: str) -> Warning:
     return Warning(
-        f"Transactions of the database {connection.alias!r} are {level.upper()}: durable's own, and those of yours that "
-        "start workflows, will fail to serialize instead of waiting for a lock.",
+        f"Transactions of the database {connection.alias!r} are {level.upper()}: durable's own, and those "
+        "of yours that start workflows, will fail to serialize instead of waiting for a lock.",
         hint="Use READ COMMITTED for the alias, and another alias for what needs more.",
         id="durable.W004",
     )

@@ -29,7 +29,6 @@ class ArgumentPlan:
             p.name for p in parameters if p.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
         ]
         self._place_only = {p.name for p in parameters if p.kind is _KINDS.POSITIONAL_ONLY}
-        self._by_name = {p.name for p in parameters if p.kind in (_KINDS.POSITIONAL_OR_KEYWORD, _KINDS.KEYWORD_ONLY)}
         self._rest_by_place = next((p.name for p in parameters if p.kind is _KINDS.VAR_POSITIONAL), None)
         self._rest_by_name = next((p.name for p in parameters if p.kind is _KINDS.VAR_KEYWORD), None)
         rest = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
@@ -123,7 +122,7 @@ def _each(item: Converter, values: tuple[Any, ...]) -> list[Any]:
     written: list[Any] = []
     try:
         for value in values:
-            written.append(item.encode(value, 0))
+            written.append(item.encode(value, 0))  # noqa: PERF401 - its length says which was refused
     except Refusal as refusal:
         refusal.steps.append(f"[{len(written)}]")
         raise

@@ -1,6 +1,6 @@
 """Payloads: JSON text, the same bytes on both databases, checked at the call.
 
-`JsonCodec` writes what the annotations say. For encryption or compression, subclass it and override `wrap` and `unwrap`.
+`JsonCodec` writes what the annotations say. For encryption or compression, override its `wrap` and `unwrap`.
 """
 
 from __future__ import annotations
@@ -123,25 +123,31 @@ def _quickly(data: Any) -> str | None:
 
 def _find(data: Any) -> Refusal | None:
     """The first text or number that can not be stored, with the steps that lead to it."""
-    if isinstance(data, str):
-        if "\0" in data:
-            return Refusal("text with a NUL character can not be stored", "Remove it, or pass bytes.")
-        if not data.isascii() and any("\ud800" <= character <= "\udfff" for character in data):
-            return Refusal("text with a lone surrogate can not be stored", "Decode it with errors='replace'.")
-        return None
+    if isinstance(data, dict):
+        for key, item in data.items():
+            found = _find(key) or _find(item)
+            if found is not None:
+                found.steps.append(step(key))
+                return found
+    elif isinstance(data, list):
+        for index, item in enumerate(data):
+            found = _find(item)
+            if found is not None:
+                found.steps.append(step(index))
+                return found
+    return _judged(data)
+
+
+def _judged(data: Any) -> Refusal | None:
+    if isinstance(data, str) and "\0" in data:
+        return Refusal("text with a NUL character can not be stored", "Remove it, or pass bytes.")
+    if isinstance(data, str) and any("\ud800" <= character <= "\udfff" for character in data):
+        return Refusal("text with a lone surrogate can not be stored", "Decode it with errors='replace'.")
     if isinstance(data, int):
         try:
             str(data)
         except ValueError:
             return Refusal("a whole number of more digits than Python converts to text", "Pass it as bytes.")
-        return None
-    inner: Any = enumerate(data) if isinstance(data, list) else data.items() if isinstance(data, dict) else ()
-    for key, item in inner:
-        found = _find(key) if isinstance(data, dict) else None
-        found = found or _find(item)
-        if found is not None:
-            found.steps.append(step(key))
-            return found
     return None
 
 

@@ -20,7 +20,7 @@ def _encoded_items(item: Converter, value: Any, depth: int) -> list[Any]:
     items: list[Any] = []
     try:
         for element in value:
-            items.append(encode(element, deeper))
+            items.append(encode(element, deeper))  # noqa: PERF401 - its length says which was refused
     except Refusal as refusal:
         refusal.steps.append(f"[{len(items)}]")
         raise
@@ -34,7 +34,7 @@ def _decoded_items(item: Converter, data: Any, wanted: str) -> list[Any]:
     items: list[Any] = []
     try:
         for element in data:
-            items.append(decode(element))
+            items.append(decode(element))  # noqa: PERF401 - as above
     except Refusal as refusal:
         refusal.steps.append(f"[{len(items)}]")
         raise
@@ -119,20 +119,8 @@ def of_places(places: list[Converter], label: str) -> Converter:
 
 def of_mapping(key: Converter, item: Converter, label: str) -> Converter:
     """Mappings, in their own order. Keys are text, or whatever is written as text or as a whole number."""
-    natural = ANY_SHAPE in key.shapes
-
-    def encode_key(value: Any) -> str:
-        written = (SCALARS[str] if natural else key).encode(value, 0)
-        if type(written) is int:
-            return str(written)
-        if type(written) is not str:
-            raise Refusal(f"{short(value)} can not be the key of a JSON object", "Use text, whole numbers or ids.")
-        return written
-
-    def decode_key(text: str) -> Any:
-        if "int" in key.shapes and (text.isdecimal() or text[1:].isdecimal()):
-            return key.decode(int(text))
-        return text if natural else key.decode(text)
+    if ANY_SHAPE in key.shapes:
+        key = SCALARS[str]
 
     def encode(value: Any, depth: int) -> Any:
         if not isinstance(value, Mapping):
@@ -142,7 +130,7 @@ def of_mapping(key: Converter, item: Converter, label: str) -> Converter:
         pairs: dict[str, Any] = {}
         for name, element in value.items():
             try:
-                pairs[encode_key(name)] = item.encode(element, depth + 1)
+                pairs[_encode_key(key, name)] = item.encode(element, depth + 1)
             except Refusal as refusal:
                 refusal.steps.append(step(name))
                 raise
@@ -154,10 +142,25 @@ def of_mapping(key: Converter, item: Converter, label: str) -> Converter:
         pairs: dict[Any, Any] = {}
         for name, element in data.items():
             try:
-                pairs[decode_key(name)] = item.decode(element)
+                pairs[_decode_key(key, name)] = item.decode(element)
             except Refusal as refusal:
                 refusal.steps.append(step(name))
                 raise
         return pairs
 
     return Converter(encode, decode, (dict,), frozenset({"object"}), label, (Mapping,))
+
+
+def _encode_key(key: Converter, value: Any) -> str:
+    written = key.encode(value, 0)
+    if type(written) is int:
+        return str(written)
+    if type(written) is not str:
+        raise Refusal(f"{short(value)} can not be the key of a JSON object", "Use text, whole numbers or ids.")
+    return written
+
+
+def _decode_key(key: Converter, text: str) -> Any:
+    if "int" in key.shapes and text.removeprefix("-").isdecimal():
+        return key.decode(int(text))
+    return key.decode(text)

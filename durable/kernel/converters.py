@@ -1,7 +1,7 @@
 """Which converter writes and reads the values of an annotation: one per annotation, made once and kept.
 
-Same value, same bytes, in every process: mappings keep their order, sets are written sorted, unions do not depend on the
-order in which their members are written down.
+Same value, same bytes, in every process: mappings keep their order, sets are written sorted, unions do not depend on
+the order in which their members are written down.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _make(hint: Any) -> Converter:
     return _make_class(origin, arguments, label(hint))
 
 
-def _make_plain(hint: Any) -> Converter:
+def _make_plain(hint: Any) -> Converter:  # noqa: PLR0911 - one return a kind of annotation
     if hint is Any or hint is object:
         return UNANNOTATED
     if isinstance(hint, Unresolved):
@@ -73,7 +73,7 @@ def _make_plain(hint: Any) -> Converter:
     return _refusing(hint)
 
 
-def _make_class(kind: Any, arguments: tuple[Any, ...], name: str) -> Converter:
+def _make_class(kind: Any, arguments: tuple[Any, ...], name: str) -> Converter:  # noqa: PLR0911 - as above
     first = arguments[0] if arguments else Any
     if kind in _LISTS:
         return containers.of_list(converter(first), name)
@@ -121,40 +121,43 @@ def _union(hints: tuple[Any, ...], name: str) -> Converter:
         return members[0]
     plain = [member for member in members if member is not NONE]
     shapes = [shape for member in plain for shape in member.shapes]
-    tags = {member.label: member for member in plain}
-    tagged = ANY_SHAPE in shapes or len(set(shapes)) != len(shapes)
-    if tagged and len(tags) != len(plain):
-        # Two classes of one name: only their whole names tell them apart.
+    if ANY_SHAPE not in shapes and len(set(shapes)) == len(shapes):
+        return _told_apart_by_shape(members, name)
+    if len({member.label for member in plain}) != len(plain):
         return _refusing(f"{name} (two members are called the same)")
+    return _told_apart_by_tag(members, plain, name)
+
+
+def _told_apart_by_shape(members: list[Converter], name: str) -> Converter:
+    """Written as they are: the JSON shape alone says which member it was."""
     by_shape = {shape: member for member in members for shape in member.shapes}
     if "float" in by_shape:
         by_shape.setdefault("int", by_shape["float"])
 
     def encode(value: Any, depth: int) -> Any:
-        kind = type(value)
-        takers = [member for member in members if kind in member.types]
-        takers = takers or [member for member in members if isinstance(value, member.loose)]
-        takers = takers or [member for member in members if ANY_SHAPE in member.shapes]
-        refused: Refusal | None = None
-        for member in takers:
-            try:
-                written = member.encode(value, depth + 1)
-            except Refusal as refusal:
-                refused = refused or refusal
-            else:
-                return {member.label: written} if tagged and member is not NONE else written
-        raise refused or mismatch(value, f"one of {name}")
+        return _encode_one_of(members, value, depth, name)[1]
 
     def decode(data: Any) -> Any:
-        kind = type(data)
-        if not tagged:
-            member = by_shape.get(SHAPE_OF[kind])
-            if member is None:
-                raise mismatch(data, f"one of {name}")
-            return member.decode(data)
+        member = by_shape.get(SHAPE_OF[type(data)])
+        if member is None:
+            raise mismatch(data, f"one of {name}")
+        return member.decode(data)
+
+    return _of_members(encode, decode, members, frozenset(by_shape), name)
+
+
+def _told_apart_by_tag(members: list[Converter], plain: list[Converter], name: str) -> Converter:
+    """Written as `{"Member": ...}`; None stays null."""
+    tags = {member.label: member for member in plain}
+
+    def encode(value: Any, depth: int) -> Any:
+        member, written = _encode_one_of(members, value, depth + 1, name)
+        return written if member is NONE else {member.label: written}
+
+    def decode(data: Any) -> Any:
         if data is None and NONE in members:
             return None
-        if kind is dict and len(data) == 1:
+        if type(data) is dict and len(data) == 1:
             tag, inner = next(iter(data.items()))
             if tag in tags:
                 return tags[tag].decode(inner)
@@ -166,7 +169,24 @@ def _union(hints: tuple[Any, ...], name: str) -> Converter:
                 continue
         raise mismatch(data, f"one of {name}")
 
+    return _of_members(encode, decode, members, frozenset({"object"}), name)
+
+
+def _of_members(encode: Any, decode: Any, members: list[Converter], shapes: frozenset[str], name: str) -> Converter:
     types_of = tuple({kind: None for member in members for kind in member.types})
     loose = tuple({kind: None for member in members for kind in member.loose})
-    written = frozenset({"object"} if tagged else shapes) | ({"null"} if NONE in members else set())
-    return Converter(encode, decode, types_of, frozenset(written), name, loose)
+    return Converter(encode, decode, types_of, shapes | (NONE.shapes if NONE in members else frozenset()), name, loose)
+
+
+def _encode_one_of(members: list[Converter], value: Any, depth: int, name: str) -> tuple[Converter, Any]:
+    kind = type(value)
+    takers = [member for member in members if kind in member.types]
+    takers = takers or [member for member in members if isinstance(value, member.loose)]
+    takers = takers or [member for member in members if ANY_SHAPE in member.shapes]
+    refused: Refusal | None = None
+    for member in takers:
+        try:
+            return member, member.encode(value, depth)
+        except Refusal as refusal:
+            refused = refused or refusal
+    raise refused or mismatch(value, f"one of {name}")

@@ -9,7 +9,15 @@ from typing import Any
 
 from durable.errors import ConfigurationError, DurableError, OptionInvalid
 from durable.kernel.limits import MAX_NAME_LENGTH, MAX_QUEUE_LENGTH
-from durable.kernel.options import START_NAMES, ActivityOptions, check_choice, check_retry, check_span, check_text
+from durable.kernel.options import (
+    START_NAMES,
+    ActivityOptions,
+    check_choice,
+    check_exhausted,
+    check_retry,
+    check_span,
+    check_text,
+)
 
 
 def chosen(kind: str, fn: Any, options: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
@@ -76,13 +84,13 @@ def check_declared(kind: str, fn: Callable[..., Any], options: dict[str, Any]) -
         for span in ("start_to_close", "timeout"):
             check_span(span, options.get(span))
         check_choice("on_dead_letter", options.get("on_dead_letter"), ("hold", "deliver"))
-        check_choice("on_exhausted", options.get("on_exhausted"), ("fail", "hold"))
+        check_exhausted(options.get("on_exhausted"))
     except DurableError as error:
         raise ConfigurationError(f"@{kind} of {_place(fn)}: {error}") from None
 
 
 def row_options(options: ActivityOptions) -> dict[str, Any]:
-    """The options of an `.execute(...)`, as the row stores them. Raises `OptionInvalid` for those of `enqueue` alone."""
+    """The options of an `.execute(...)`, as the row stores them. Raises `OptionInvalid` for those of `enqueue` only."""
     for name in ("key", "start_at", "on_conflict"):
         value = getattr(options, name)
         if value is not None:

@@ -42,7 +42,7 @@ def clean(text: str) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # the message is the user's code, and an error while telling of an error helps nobody
+    except Exception as broken:  # noqa: BLE001 - the message is the user's code
         return f"<str() of this error raised {type(broken).__qualname__}>"
 
 
@@ -51,7 +51,7 @@ def _traceback(error: BaseException) -> str:
         story = traceback.TracebackException.from_exception(error, compact=True)
         _drop_engine_frames(story)
         return "".join(story.format())
-    except Exception as broken:  # formatting calls the user's code (str, notes) as well
+    except Exception as broken:  # noqa: BLE001 - formatting calls the user's code (str, notes) as well
         return f"<the traceback could not be written: {type(broken).__qualname__}>"
 
 

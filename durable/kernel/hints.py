@@ -18,7 +18,7 @@ def resolved(owner: Any) -> dict[str, Any]:
     """The annotations of a class or function; those that have no meaning at run time are `Unresolved`."""
     try:
         return typing.get_type_hints(owner, include_extras=True)
-    except Exception:  # annotations are the user's code: looking at one may raise anything
+    except Exception:  # noqa: BLE001 - annotations are the user's code: looking at one may raise anything
         hints: dict[str, Any] = {}
         for ancestor in reversed(getattr(owner, "__mro__", [owner])):
             for name, hint in getattr(ancestor, "__annotations__", {}).items():
@@ -35,7 +35,7 @@ def _alone(owner: Any, name: str, hint: Any) -> Any:
     try:
         space = getattr(owner, "__globals__", None)
         return typing.get_type_hints(single, globalns=space, include_extras=True)[name]
-    except Exception:  # as above
+    except Exception:  # noqa: BLE001 - as above
         return Unresolved(hint if isinstance(hint, str) else repr(hint))
 
 

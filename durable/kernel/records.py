@@ -1,6 +1,6 @@
 """How records (dataclasses, named tuples, typed dicts) are written as JSON objects and read back.
 
-Reading ignores fields that today's class no longer has, and takes today's defaults for fields that it did not have then.
+Reading ignores fields that today's class no longer has, and takes today's defaults for fields that were not there then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which workflows and activities this process knows, by name.
 
-A name that a decorator gives is claimed at once. One that it leaves out is `app_label.function`; since the app's label is
-known only when all apps are loaded, such names are worked out at the first look-up.
+A name that a decorator gives is claimed at once. One that it leaves out is `app_label.function`; since the label of the
+app is known only when all apps are loaded, such names are worked out at the first look-up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Shelf(Generic[D]):
         entry = (definition.place, definition.explicit_name)
         name = definition.explicit_name
         if name is not None:
-            for (place, other), _ in self.entries.items():
+            for place, other in self.entries:
                 if other == name and place != definition.place:
                     raise AlreadyRegistered(self.kind, name, place, definition.place)
         self.entries[entry] = definition

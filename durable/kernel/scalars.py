@@ -61,38 +61,55 @@ def encode_native(value: Any, depth: int, cure: str = ANNOTATE) -> Any:
         return finite(value)
     if depth > MAX_PAYLOAD_DEPTH:
         raise too_deep()
+    if kind is list or kind is dict:
+        return _native_list(value, depth, cure) if kind is list else _native_dict(value, depth, cure)
     if isinstance(value, enum.Enum) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         raise unknown(value, cure)
-    if isinstance(value, list | tuple):
-        items: list[Any] = []
+    return _encode_subclass(value, depth, cure)
+
+
+def _encode_subclass(value: Any, depth: int, cure: str) -> Any:
+    """Subclasses of natives (safe strings, ordered dicts) go as what they are."""
+    match value:
+        case list() | tuple():
+            return _native_list(value, depth, cure)
+        case dict():
+            return _native_dict(value, depth, cure)
+        case str():
+            return str.__str__(value)
+        case int():
+            return int(value)
+        case float():
+            return finite(float(value))
+        case _:
+            raise unknown(value, cure)
+
+
+def _native_list(value: Any, depth: int, cure: str) -> list[Any]:
+    items: list[Any] = []
+    try:
+        for item in value:
+            items.append(encode_native(item, depth + 1, cure))  # noqa: PERF401 - its length says which was refused
+    except Refusal as refusal:
+        refusal.steps.append(f"[{len(items)}]")
+        raise
+    return items
+
+
+def _native_dict(value: dict[Any, Any], depth: int, cure: str) -> dict[str, Any]:
+    pairs: dict[str, Any] = {}
+    for key, item in value.items():
+        if not isinstance(key, str) or isinstance(key, enum.Enum):
+            raise Refusal(
+                f"the key {short(key)} is a {type(key).__name__}; keys without an annotation are text",
+                "Annotate the mapping (`dict[int, str]`), or use text as keys.",
+            )
         try:
-            for item in value:
-                items.append(encode_native(item, depth + 1, cure))
+            pairs[str.__str__(key)] = encode_native(item, depth + 1, cure)
         except Refusal as refusal:
-            refusal.steps.append(f"[{len(items)}]")
+            refusal.steps.append(step(key))
             raise
-        return items
-    if isinstance(value, dict):
-        pairs: dict[str, Any] = {}
-        for key, item in value.items():
-            if not isinstance(key, str) or isinstance(key, enum.Enum):
-                raise Refusal(
-                    f"the key {short(key)} is a {type(key).__name__}; keys without an annotation are text",
-                    "Annotate the mapping (`dict[int, str]`), or use text as keys.",
-                )
-            try:
-                pairs[str.__str__(key)] = encode_native(item, depth + 1, cure)
-            except Refusal as refusal:
-                refusal.steps.append(step(key))
-                raise
-        return pairs
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return finite(float(value))
-    raise unknown(value, cure)
+    return pairs
 
 
 def finite(value: float) -> float:
@@ -242,8 +259,7 @@ def _decode_timedelta(data: Any) -> Any:
         raise mismatch(data, "a span such as P1DT2S")
     sign, days, seconds, micros = found.groups()
     try:
-        span = timedelta(days=int(days), seconds=int(seconds), microseconds=int(micros or 0))
-        return -span if sign else span
+        return timedelta(days=int(days), seconds=int(seconds), microseconds=int(micros or 0)) * (-1 if sign else 1)
     except OverflowError:
         raise mismatch(data, "a span that a timedelta can hold") from None
 

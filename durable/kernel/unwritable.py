@@ -36,7 +36,7 @@ def short(value: Any) -> str:
     """A value for a message: its guarded repr, of bounded length."""
     try:
         shown = repr(value)
-    except Exception as broken:  # repr is the user's code
+    except Exception as broken:  # noqa: BLE001 - repr is the user's code
         shown = f"<repr() raised {type(broken).__qualname__}>"
     shown = shown.encode("utf-8", "backslashreplace").decode("utf-8")
     return shown if len(shown) <= 80 else f"{shown[:60]}…"

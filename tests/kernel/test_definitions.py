@@ -155,6 +155,7 @@ REFUSED_AT_DECORATION: list[tuple[Any, str]] = [
     (lambda: activity(start_to_close=timedelta())(plain), "timedelta"),
     (lambda: activity(on_dead_letter="drop")(plain), "'hold' or 'deliver'"),
     (lambda: activity(on_exhausted="drop")(plain), "'fail' or 'hold'"),
+    (lambda: activity(on_exhausted="hold")(plain), "until dead letters can be redriven"),
     (lambda: workflow(timeout=3)(coroutine), "timedelta"),
 ]
 

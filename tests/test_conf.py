@@ -1,0 +1,150 @@
+"""The settings: lazily read, frozen, followed, and refused by name."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from durable import Retry
+from durable.conf import CHECKS, problems
+from durable.conf import settings as current
+from durable.errors import ConfigurationError
+from durable.kernel.codec import JsonCodec
+from tests.settings import VENDOR
+
+
+class Shouting(JsonCodec):
+    """A codec of the project's own."""
+
+    def wrap(self, text):
+        return text.upper()
+
+
+def test_the_defaults_are_those_of_the_design(settings):
+    """DESIGN 11."""
+    settings.DURABLE = {}
+    assert current.lease_for == timedelta(seconds=60)
+    assert current.grace_for == timedelta(seconds=30)
+    assert current.poll_for == timedelta(seconds=0.02 if VENDOR == "sqlite" else 0.25)
+    assert current.delivery_attempts == 8
+    assert current.delivery_backoff == (timedelta(seconds=1), 4.0, timedelta(minutes=15))
+    assert current.default_retry == Retry()
+    assert (current.rearm_per_second, current.redrive_per_second) == (200, 50)
+    assert current.reconcile_every == timedelta(seconds=15)
+    assert current.unknown_handler_for == timedelta(minutes=5)
+    assert current.on_dead_letter == "hold"
+    assert (current.concurrency, current.cached_workflows) == (16, 2000)
+    assert (current.max_payload_bytes, current.max_history_events, current.max_key_length) == (2**20, 50_000, 200)
+    assert (current.turn_cpu_for, current.turn_poison_limit) == (timedelta(seconds=2), 3)
+    assert (current.queues, current.notify, current.redact_payloads) == ({}, False, False)
+    assert type(current.codec()) is JsonCodec
+    assert current.codec() is current.codec()
+    assert current.database_alias == "default"
+
+
+def test_a_change_is_followed(settings):
+    settings.DURABLE = {"LEASE_FOR": timedelta(seconds=8), "POLL_FOR": timedelta(seconds=1)}
+    assert (current.lease_for, current.reconcile_every) == (timedelta(seconds=8), timedelta(seconds=2))
+    assert current.poll_for == timedelta(seconds=1)
+    settings.DURABLE = {"RECONCILE_EVERY": timedelta(seconds=3), "CODEC": f"{__name__}.Shouting"}
+    assert current.lease_for == timedelta(seconds=60)
+    assert current.reconcile_every == timedelta(seconds=3)
+    assert current.codec().encode("a", str, path="x") == '"A"'
+    settings.DURABLE = {}
+    assert type(current.codec()) is JsonCodec
+
+
+def test_the_payload_limit_reaches_the_codec(settings):
+    settings.DURABLE = {"MAX_PAYLOAD_BYTES": 12}
+    assert current.codec().max_bytes == 12
+
+
+def test_settings_can_not_be_set_by_hand():
+    with pytest.raises(ConfigurationError, match="lease_for is changed in DURABLE"):
+        current.lease_for = timedelta(seconds=1)  # type: ignore[misc]
+
+
+WRONG: list[tuple[str, Any, str]] = [
+    ("DATABASE", "nowhere", "an alias of DATABASES ('default')"),
+    ("DATABASE", 3, "an alias of DATABASES"),
+    ("LEASE_FOR", 60, "timedelta above zero"),
+    ("LEASE_FOR", timedelta(), "timedelta above zero"),
+    ("GRACE_FOR", timedelta(seconds=-1), "zero or more"),
+    ("POLL_FOR", None, "timedelta above zero"),
+    ("DELIVERY_ATTEMPTS", 0, "whole number from 1"),
+    ("DELIVERY_ATTEMPTS", "8", "whole number"),
+    ("DELIVERY_BACKOFF", timedelta(seconds=1), "a tuple (first"),
+    ("DELIVERY_BACKOFF", (1, 4.0, 15), "a tuple (first"),
+    ("DELIVERY_BACKOFF", (timedelta(seconds=1), 0.5, timedelta(seconds=9)), "a tuple (first"),
+    ("DEFAULT_RETRY", 5, "durable.Retry"),
+    ("REARM_PER_SECOND", 0, "above zero, or None"),
+    ("REDRIVE_PER_SECOND", "fast", "above zero, or None"),
+    ("RECONCILE_EVERY", 15, "timedelta"),
+    ("UNKNOWN_HANDLER_FOR", 300, "timedelta"),
+    ("ON_DEAD_LETTER", "drop", "'hold' or 'deliver'"),
+    ("CONCURRENCY", True, "whole number"),
+    ("CACHED_WORKFLOWS", -1, "whole number"),
+    ("MAX_PAYLOAD_BYTES", 1.5, "whole number"),
+    ("MAX_HISTORY_EVENTS", 0, "whole number"),
+    ("MAX_KEY_LENGTH", 1001, "from 1 to 1,000"),
+    ("TURN_CPU_FOR", 2, "timedelta"),
+    ("TURN_POISON_LIMIT", 0, "whole number"),
+    ("QUEUES", ["default"], "a dict"),
+    ("QUEUES", {"": {}}, "empty"),
+    ("QUEUES", {"slow": {"transport": "smoke"}}, "'slow' has {'transport': 'smoke'}"),
+    ("NOTIFY", 1, "True or False"),
+    ("REDACT_PAYLOADS", None, "True or False"),
+    ("CODEC", "nowhere.Codec", "can be imported"),
+    ("CODEC", "durable.kernel.retry.Retry", "subclass of durable.kernel.codec.JsonCodec"),
+    ("CODEC", JsonCodec, "dotted path"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "wanted"), WRONG, ids=range(len(WRONG)))
+def test_a_wrong_value_is_refused_with_key_value_and_what_it_may_be(settings, key, value, wanted):
+    settings.DURABLE = {key: value}
+    (problem,) = problems()
+    assert f"DURABLE['{key}'] is {value!r}" in problem.text
+    assert wanted in problem.cure
+    assert problem.id == ("durable.E003" if key == "CODEC" else "durable.E002")
+    with pytest.raises(ConfigurationError, match=key):
+        _ = current.lease_for
+
+
+def test_every_setting_has_its_refusal_tested():
+    assert {key for key, _, _ in WRONG} == set(CHECKS)
+
+
+@pytest.mark.parametrize(
+    ("key", "cure"), [("LEASE_FRO", "'LEASE_FOR'"), ("lease_for", "'LEASE_FOR'"), ("Q", "DATABASE")]
+)
+def test_an_unknown_setting_is_refused_with_the_closest_one(settings, key, cure):
+    settings.DURABLE = {key: 1}
+    (problem,) = problems()
+    assert repr(key) in problem.text
+    assert cure in problem.cure
+    with pytest.raises(ConfigurationError, match=key):
+        current.codec()
+
+
+def test_what_is_no_dict_is_refused(settings):
+    settings.DURABLE = ["LEASE_FOR"]
+    assert [problem.id for problem in problems()] == ["durable.E002"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"REARM_PER_SECOND": None, "REDRIVE_PER_SECOND": 0.5},
+        {"QUEUES": {"slow": {}, "fast": {"transport": "database"}}},
+        {"DATABASE": None, "GRACE_FOR": timedelta(), "UNKNOWN_HANDLER_FOR": timedelta()},
+        {"DATABASE": "default", "DEFAULT_RETRY": Retry(max_attempts=1)},
+    ],
+    ids=range(4),
+)
+def test_values_at_the_edge_are_taken(settings, given):
+    settings.DURABLE = given
+    assert problems() == []
+    assert current.database_alias == "default"
