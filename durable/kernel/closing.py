@@ -13,7 +13,7 @@ from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
-from durable.kernel.loop import Mode
+from durable.kernel.loop import Mode, is_exhausted
 from durable.kernel.unsupported import close_unstarted
 
 if TYPE_CHECKING:
@@ -22,9 +22,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("durable.workflow")
 
-_TRIES = 20
+_TRIES = 1_000
 _stubborn: list[Any] = []
-"""What answered every request to close with another `await`. Kept for ever, so that the collector does not try, too."""
+"""What answered every request to end with another `await`. Kept for ever, so that the collector does not try, too."""
+
+
+class TakenFromMemory(BaseException):
+    """Thrown into suspended code to end it. Runs `finally` and `except BaseException`, as GeneratorExit would.
+
+    Not GeneratorExit itself: that one leaves inner coroutines behind, half closed, when they await in their `finally`.
+    """
 
 
 def close(loop: WorkflowLoop) -> None:
@@ -40,11 +47,13 @@ def close(loop: WorkflowLoop) -> None:
     _set_running_loop(loop)
     sys.set_asyncgen_hooks(firstiter=loop.keep_generator, finalizer=None)
     try:
-        for task in reversed(list(loop.tasks)):
-            if not task.done():
-                task.context.run(_close_task, loop, task)
-        while loop.generators:
-            _close_generator(loop.generators.pop())
+        while loop.tasks or loop.generators:  # a `finally` may make more of them, which end unstarted
+            if loop.tasks:
+                task, _ = loop.tasks.popitem()
+                if not task.done():
+                    task.context.run(_close_task, loop, task)
+            else:
+                _close_generator(loop.generators.pop())
     finally:
         loop.shut()
         sys.set_asyncgen_hooks(*hooks)
@@ -54,39 +63,32 @@ def close(loop: WorkflowLoop) -> None:
 def _close_task(loop: WorkflowLoop, task: WorkflowTask) -> None:
     coroutine: Any = task.get_coro()
     close_unstarted(coroutine)
+    if coroutine.cr_frame is None:
+        return
     _enter_task(loop, task)
     try:
-        _insist(coroutine, coroutine.close)
+        _end(coroutine, coroutine.throw)
     finally:
         _leave_task(loop, task)
 
 
 def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:
-    def attempt() -> None:
-        closing: Any = generator.aclose()
-        try:
-            closing.send(None)
-        except StopIteration:
-            return
-        closing.close()  # its `finally` awaits something: that await is closed as well
+    if is_exhausted(generator):
+        return
+    thrown: Any = generator.athrow(TakenFromMemory())
+    try:
+        thrown.send(None)
+    except BaseException:  # noqa: BLE001 - as in `_end`
+        return
+    _end(generator, thrown.throw)
 
-    _insist(generator, attempt)
 
-
-def _insist(what: Any, attempt: Callable[[], None]) -> None:
-    """Close until it is closed. RuntimeError: it caught GeneratorExit and awaited something else."""
+def _end(code: Any, throw: Callable[[BaseException], Any]) -> None:
+    """Throw until the code has ended. An `await` in a `finally` suspends it again; that is left in the same way."""
     for _ in range(_TRIES):
         try:
-            attempt()
-        except BaseException:  # noqa: BLE001 - the user's `finally`, which found its durable calls refused
-            if _is_over(what):
-                return
-        else:
+            throw(TakenFromMemory())
+        except BaseException:  # noqa: BLE001 - its end: its return, what was thrown, or an error of the user's `finally`
             return
-    _stubborn.append(what)
-    logger.warning("%r can not be closed: it catches GeneratorExit and goes on. It stays in memory.", what)
-
-
-def _is_over(what: Any) -> bool:
-    frame = getattr(what, "cr_frame", None) or getattr(what, "ag_frame", None)
-    return frame is None
+    _stubborn.append(code)
+    logger.warning("%r can not be closed: it catches everything and goes on. It stays in memory.", code)

@@ -9,9 +9,10 @@ import uuid
 from asyncio.events import _get_running_loop
 from collections.abc import Awaitable, Coroutine, Mapping, MutableMapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from durable.errors import KeyInvalid, OutsideWorkflow
+from durable.kernel.futures import WorkflowFuture
 from durable.kernel.limits import MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.loop import Mode, WorkflowLoop
 
@@ -31,15 +32,25 @@ def in_turn() -> bool:
 
 
 def current(call: str = "A durable call") -> Execution:
-    """The execution whose code is running. Raises `OutsideWorkflow`, also while that is being taken from memory."""
-    return _loop(call).execution
+    """The execution whose code is running or being taken from memory. Raises `OutsideWorkflow` when there is none."""
+    loop = _get_running_loop()
+    if not isinstance(loop, WorkflowLoop):
+        raise OutsideWorkflow(call, _ADVICE)
+    return loop.execution
 
 
 def schedule(
     definition: ActivityDefinition[Any, Any], payload: str, digest: str, options: Mapping[str, Any]
 ) -> Awaitable[Any]:
-    """Call an activity; answers the future of its result. Raises `OutsideWorkflow` when no turn is on."""
-    return _loop(f"{definition.name}.execute(...)").execution.calls.schedule(
+    """Call an activity; answers the future of its result. Raises `OutsideWorkflow` when no turn is on.
+
+    While the workflow is taken from memory, this, `sleep` and `wait_for_signal` raise when they are awaited, so that
+    their neighbours in an `asyncio.gather(...)` are not left as coroutines that nobody awaits.
+    """
+    loop = _waiting_loop(f"{definition.name}.execute(...)")
+    if not isinstance(loop, WorkflowLoop):
+        return loop
+    return loop.execution.calls.schedule(
         activity=definition.name, payload=payload, digest=digest, options=options, hint=definition.result_hint
     )
 
@@ -69,7 +80,9 @@ def sleep(span: timedelta | float) -> Coroutine[Any, Any, None]:
 
     Raises `ValueError` for NaN and `OverflowError` beyond the year 9999, both at the call.
     """
-    loop = _loop("durable.sleep(...)")
+    loop = _waiting_loop("durable.sleep(...)")
+    if not isinstance(loop, WorkflowLoop):
+        return cast("Coroutine[Any, Any, None]", loop)
     loop.timers.deadline(loop.elapsed, span)
     return _sleep(loop, span)
 
@@ -84,7 +97,9 @@ def wait_for_signal(name: str, *, as_type: Any = None) -> Coroutine[Any, Any, An
     The payload comes as plain JSON, or decoded as `as_type`; one that does not fit blocks the workflow. A wait that is
     cancelled, as by `asyncio.timeout`, takes no signal. Raises `KeyInvalid` at the call for what can not be a name.
     """
-    loop = _loop("durable.wait_for_signal(...)")
+    loop = _waiting_loop("durable.wait_for_signal(...)")
+    if not isinstance(loop, WorkflowLoop):
+        return cast("Coroutine[Any, Any, Any]", loop)
     if not isinstance(name, str):
         raise KeyInvalid("signal name", name, "it has to be text")
     if not 0 < len(name) <= MAX_SIGNAL_NAME_LENGTH:
@@ -124,6 +139,19 @@ def _loop(call: str) -> WorkflowLoop:
     if loop.mode is not Mode.RUNNING:
         raise OutsideWorkflow(call, _LEAVING)
     return loop
+
+
+def _waiting_loop(call: str) -> WorkflowLoop | WorkflowFuture:
+    """The loop for a call that is awaited; while the workflow is taken from memory, what raises in the awaiting."""
+    loop = _get_running_loop()
+    if not isinstance(loop, WorkflowLoop):
+        raise OutsideWorkflow(call, _ADVICE)
+    if loop.mode is Mode.RUNNING:
+        return loop
+    refused = loop.create_future()
+    refused.set_exception(OutsideWorkflow(call, _LEAVING))
+    refused._log_traceback = False
+    return refused
 
 
 async def _sleep(loop: WorkflowLoop, span: timedelta | float) -> None:

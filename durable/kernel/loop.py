@@ -37,7 +37,7 @@ _MOST_PROBLEMS = 100
 
 
 class Mode(IntEnum):
-    """Where a loop stands. Only a running one schedules anything."""
+    """Where a loop stands. Only a running one schedules anything; what is made on a closing one never runs."""
 
     RESTING = 0
     RUNNING = 1
@@ -183,7 +183,7 @@ class WorkflowLoop(RefusingLoop):
         """Async generators that code leaves half-read are kept: the collector would finish them at its own time."""
         self.generators.append(generator)
         if len(self.generators) > self._generators_checked:
-            self.generators = [one for one in self.generators if one.ag_frame is not None]  # type: ignore[attr-defined]
+            self.generators = [one for one in self.generators if not is_exhausted(one)]
             self._generators_checked = max(64, 2 * len(self.generators))
 
     def shut(self) -> None:
@@ -269,7 +269,7 @@ class WorkflowLoop(RefusingLoop):
         eager_start: bool | None = None,
     ) -> WorkflowTask:
         refuse_unordered(coro)
-        if self.mode is not Mode.RUNNING:
+        if self.mode is Mode.RESTING or self.mode is Mode.CLOSED:
             close_unstarted(coro)
             raise OutsideWorkflow("asyncio.create_task", "The workflow's code is not running: its turn is over.")
         if eager_start:
@@ -350,6 +350,11 @@ def trouble_of_the_machine(error: BaseException) -> WorkflowBlocked | None:
         if isinstance(part, BaseExceptionGroup):
             waiting += part.exceptions
     return None
+
+
+def is_exhausted(generator: AsyncGenerator[Any, Any]) -> bool:
+    """Whether an async generator has ended: then it has no frame any more."""
+    return getattr(generator, "ag_frame", None) is None
 
 
 async def _result_of(future: asyncio.Future[Any]) -> Any:

@@ -56,6 +56,10 @@ class Mailbox:
         """The names of the signals that nobody took, one for each."""
         return tuple(name for name, kept in self._kept.items() for _ in kept)
 
+    def awaited(self) -> tuple[str, ...]:
+        """The names of the signals that somebody waits for now, one for each who does."""
+        return tuple(name for name, waiters in self._waiting.items() for waiter in waiters if not waiter.done())
+
     def clear(self) -> None:
         """Forget who waits."""
         self._waiting.clear()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, CoroutineType, FrameType
 from typing import Any, NoReturn
 
@@ -66,7 +67,7 @@ def close_unstarted(value: Any) -> None:
     """Close a coroutine that will not run, and the coroutines that it would have awaited, so that none warns."""
     if not isinstance(value, CoroutineType) or inspect.getcoroutinestate(value) != inspect.CORO_CREATED:
         return
-    held = list(value.cr_frame.f_locals.values())
+    held = [] if value.cr_frame is None else list(value.cr_frame.f_locals.values())
     value.close()
     for inner in held:
         for one in inner if isinstance(inner, list | tuple | set) else (inner,):
@@ -78,6 +79,7 @@ _ENSURING: tuple[CodeType, ...] = tuple(
     for function in (asyncio.ensure_future, getattr(asyncio.tasks, "_ensure_future", None))
     if function is not None
 )
+_UNORDERED = ("as_completed", "_AsCompletedIterator.__init__")
 _WITHIN = 6
 
 
@@ -86,21 +88,25 @@ def refuse_unordered(coro: Any) -> None:
 
     Called for each new task; looks further only when the task is made by `ensure_future`.
     """
-    frame: FrameType | None = sys._getframe(2)
-    if frame is None or frame.f_code not in _ENSURING:
+    caller: FrameType | None = sys._getframe(2)
+    if caller is None or caller.f_code not in _ENSURING:
         return
-    ours = vars(asyncio.tasks)
-    for _ in range(_WITHIN):
-        if frame is None or frame.f_globals is not ours:
-            break
-        if frame.f_code.co_qualname in ("as_completed", "_AsCompletedIterator.__init__"):
-            given = frame.f_locals.get("fs", frame.f_locals.get("aws"))
-            for one in given if isinstance(given, list | tuple | set) else (coro,):
-                close_unstarted(one)
-            close_unstarted(coro)
-            raise InsideWorkflow(
-                "asyncio.as_completed over bare coroutines",
-                "It would start them in the order of their addresses. Make tasks first: "
-                "asyncio.as_completed([asyncio.create_task(c) for c in coroutines]).",
-            )
+    frames = itertools.islice(_frames_of_asyncio(caller), _WITHIN)
+    found = next((frame for frame in frames if frame.f_code.co_qualname in _UNORDERED), None)
+    if found is None:
+        return
+    given = found.f_locals.get("fs", found.f_locals.get("aws"))
+    for one in given if isinstance(given, list | tuple | set) else ():
+        close_unstarted(one)
+    close_unstarted(coro)
+    raise InsideWorkflow(
+        "asyncio.as_completed over bare coroutines",
+        "It would start them in the order of their addresses. Make tasks first: "
+        "asyncio.as_completed([asyncio.create_task(c) for c in coroutines]).",
+    )
+
+
+def _frames_of_asyncio(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None and frame.f_globals is vars(asyncio.tasks):
+        yield frame
         frame = frame.f_back

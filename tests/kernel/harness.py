@@ -44,9 +44,9 @@ def _number(value: int) -> int:
     return value
 
 
-echo = ActivityDefinition(_echo, name="tests.echo")
-other = ActivityDefinition(_other, name="tests.other")
-number = ActivityDefinition(_number, name="tests.number")
+echo: Any = ActivityDefinition(_echo, name="tests.echo")
+other: Any = ActivityDefinition(_other, name="tests.other")
+number: Any = ActivityDefinition(_number, name="tests.number")
 
 
 def still() -> float:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import durable.kernel.context as durable
-from durable.errors import ActivityError
 from durable.kernel.execution import Execution
 from tests.kernel.harness import (
     begun,
@@ -68,7 +67,7 @@ def test_ordinals_are_given_in_the_order_of_the_calls_whatever_task_makes_them()
 
 
 def test_task_group_takes_coroutines_and_activity_calls_alike() -> None:
-    async def twice(value: int) -> int:
+    async def twice(value: int) -> Any:
         return 2 * await number.execute(value)
 
     async def flow() -> list[int]:
@@ -183,8 +182,7 @@ def test_event_lock_semaphore_condition_and_queue_work_between_tasks() -> None:
             await queue.put(got)
 
         async def reader() -> None:
-            for _ in range(4):
-                seen.append(("q", await queue.get()))
+            seen.extend([("q", await queue.get()) for _ in range(4)])
             async with condition:
                 event.set()
                 condition.notify_all()
@@ -218,7 +216,7 @@ def test_as_completed_takes_activity_calls_as_they_are() -> None:
 
 
 def test_task_over_a_call_that_is_cancelled_before_its_first_step_takes_the_call_back() -> None:
-    async def flow() -> str:
+    async def flow() -> Any:
         task = asyncio.create_task(echo.execute(1))
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -252,7 +250,7 @@ def test_main_runs_in_a_fresh_context() -> None:
 
 
 def test_the_callers_own_loop_runs_on_after_a_turn() -> None:
-    async def flow() -> int:
+    async def flow() -> Any:
         return await number.execute(1)
 
     async def caller() -> bool:
@@ -270,7 +268,7 @@ def test_pending_task_that_nobody_refers_to_is_not_lost() -> None:
     async def child() -> None:
         await echo.execute(await durable.wait_for_signal("go"))
 
-    async def flow() -> str:
+    async def flow() -> Any:
         asyncio.create_task(child())  # noqa: RUF006 - on purpose
         return await durable.wait_for_signal("end")
 

@@ -25,7 +25,7 @@ def test_signals_that_come_before_anyone_waits_are_kept_in_order() -> None:
 
 
 def test_waiters_are_served_in_the_order_in_which_they_began_to_wait() -> None:
-    async def flow() -> list[int]:
+    async def flow() -> Any:
         return await asyncio.gather(*(durable.wait_for_signal("n") for _ in range(3)))
 
     assert play(flow, signal("n", 1), signal("n", 2), signal("n", 3)).result == [1, 2, 3]
@@ -64,7 +64,7 @@ def _two_waiters() -> Execution:
 
 
 def _deliver_and_cancel(execution: Execution, payload: str, name: str) -> None:
-    """Hand a signal over, and cancel its taker before it can look: no single event does both, but nothing may be lost."""
+    """Hand a signal over and cancel its taker before it can look. No single event does both; nothing may be lost."""
     loop = execution.loop
     with loop.turn:
         execution.mailbox.deliver("n", payload)
@@ -146,7 +146,7 @@ def test_signals_nobody_took_are_told() -> None:
 def test_what_can_not_be_a_name_is_refused_at_the_call(name: Any) -> None:
     async def flow() -> str:
         try:
-            durable.wait_for_signal(name)
+            durable.wait_for_signal(name)  # type: ignore[unused-coroutine]
         except Exception as error:
             return type(error).__name__
         return "accepted"

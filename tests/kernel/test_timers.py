@@ -51,7 +51,7 @@ def test_starting_and_cancelling_a_timer_leaves_no_event() -> None:
 def test_timer_born_and_cancelled_in_one_activation_never_exists_and_takes_no_place() -> None:
     async def flow() -> None:
         async with asyncio.timeout(5):
-            pass
+            await asyncio.sleep(0)
         await durable.sleep(10)
 
     def look(execution: Execution) -> None:
@@ -182,7 +182,7 @@ def test_nan_and_overflow_are_refused_at_the_call(seconds: float) -> None:
 def test_overflowing_timedelta_is_refused_at_the_call() -> None:
     async def flow() -> str:
         try:
-            durable.sleep(timedelta.max)
+            durable.sleep(timedelta.max)  # type: ignore[unused-coroutine]
         except OverflowError as error:
             return str(error)
         return "accepted"

@@ -1,0 +1,330 @@
+"""The contract of an execution: sequence numbers, ordinals, what is open, limits, weight."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import durable.kernel.context as durable
+from durable.errors import PoisonTurn, WorkflowBlocked
+from durable.kernel.commands import CancelActivity, CompleteWorkflow, ScheduleActivity
+from durable.kernel.events import Event, EventType
+from durable.kernel.execution import Awaits, Execution, Limits
+from durable.kernel.retry import Retry
+from tests.kernel.harness import (
+    EPOCH,
+    Driver,
+    begun,
+    cancel,
+    check,
+    done,
+    echo,
+    failed,
+    fire,
+    number,
+    other,
+    play,
+    signal,
+    start,
+)
+
+STARTED = Event(1, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH)
+
+
+def completed(seq: int, ordinal: int, result: str = "null") -> Event:
+    return Event(seq, EventType.ACTIVITY_COMPLETED, {"result": result}, EPOCH, ordinal)
+
+
+class CpuClock:
+    """CPU time that passes only when code says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def test_each_command_is_one_event_and_last_seq_counts_them() -> None:
+    async def flow() -> int:
+        return sum(await asyncio.gather(number.execute(1), number.execute(2)))
+
+    execution = begun(flow)
+    assert execution.last_seq == 0
+    first, second = execution.activate(STARTED).commands
+    assert isinstance(first, ScheduleActivity)
+    assert isinstance(second, ScheduleActivity)
+    assert (first.ordinal, first.activity, first.payload, first.options) == (1, "tests.number", '{"value":1}', {})
+    assert first.digest != second.digest
+    assert execution.last_seq == 3
+    assert execution.activate(completed(4, 1, "10")).commands == ()
+    assert execution.activate(completed(5, 2, "20")).commands == (CompleteWorkflow("30"),)
+    assert execution.last_seq == 6
+    assert execution.done
+
+
+def test_command_carries_only_the_options_that_the_call_overrode() -> None:
+    async def flow() -> None:
+        await echo.options(queue="slow", retry=Retry(max_attempts=2)).execute(1)
+
+    execution = begun(flow)
+    (command,) = execution.activate(STARTED).commands
+    assert isinstance(command, ScheduleActivity)
+    assert set(command.options) == {"queue", "retry"}
+    execution.close()
+
+
+def test_event_out_of_sequence_is_refused() -> None:
+    async def flow() -> None:
+        await echo.execute(1)
+
+    execution = begun(flow)
+    execution.activate(STARTED)
+    for seq in (2, 4):
+        with pytest.raises(ValueError, match="can not follow"):
+            execution.activate(completed(seq, 1))
+    execution.activate(completed(3, 1))
+    with pytest.raises(ValueError, match="can not follow"):
+        execution.activate(completed(5, 1))
+
+
+def test_history_is_replayed_once_only() -> None:
+    async def flow() -> None:
+        await durable.wait_for_signal("n")
+
+    execution = begun(flow)
+    execution.replay([STARTED])
+    with pytest.raises(ValueError, match="already"):
+        execution.replay([STARTED])
+    execution.close()
+
+
+def test_later_lease_begins_at_any_sequence_number_and_counts_ordinals_from_one() -> None:
+    async def flow() -> None:
+        await echo.execute(1)
+
+    execution = begun(flow, lease=2)
+    started = Event(41, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH)
+    (command,) = execution.activate(started).commands
+    assert isinstance(command, ScheduleActivity)
+    assert command.ordinal == 1
+    assert execution.last_seq == 42
+    execution.close()
+
+
+def test_what_is_awaited_is_open_and_what_was_cancelled_or_fed_is_settled() -> None:
+    async def flow() -> None:
+        late = echo.execute(1)
+        await echo.execute(2)
+        late.cancel()
+        await echo.execute(3)
+
+    def before(execution: Execution) -> None:
+        assert [execution.awaits(ordinal) for ordinal in range(4)] == [
+            Awaits.UNKNOWN, Awaits.OPEN, Awaits.OPEN, Awaits.UNKNOWN,
+        ]  # fmt: skip
+
+    def after(execution: Execution) -> None:
+        assert [execution.awaits(ordinal) for ordinal in range(1, 5)] == [
+            Awaits.SETTLED, Awaits.SETTLED, Awaits.OPEN, Awaits.UNKNOWN,
+        ]  # fmt: skip
+
+    play(flow, check(before), done(2), check(after), done(3))
+
+
+def test_activity_called_and_cancelled_in_one_activation_never_exists_and_takes_no_ordinal() -> None:
+    async def flow() -> Any:
+        echo.execute("never").cancel()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(echo.execute("nor this"), 0)
+        return await other.execute("this")
+
+    assert play(flow, done(1, "x")).told == ["started", "scheduled 1 other", "completed 1", "completed"]
+
+
+def test_cancelling_a_call_asks_for_the_cancellation_of_its_row_once() -> None:
+    async def flow() -> None:
+        call = echo.execute(1)
+        await durable.wait_for_signal("n")
+        assert call.cancel()
+        assert not call.cancel()
+        await durable.wait_for_signal("m")
+
+    story = play(flow, signal("n"), signal("m"))
+    assert story.activations[1].commands == (CancelActivity(1),)
+
+
+def test_call_may_be_made_first_and_awaited_later_and_more_than_once() -> None:
+    async def flow() -> list[Any]:
+        call = echo.execute(1)
+        await durable.sleep(5)
+        return [await call, await call]
+
+    assert play(flow, done(1, "x"), fire()).result == ["x", "x"]
+
+
+def test_failure_that_nobody_awaits_does_not_end_the_workflow() -> None:
+    async def flow() -> Any:
+        echo.execute(1)
+        return await durable.wait_for_signal("n")
+
+    assert play(flow, failed(1), signal("n", "on")).result == "on"
+
+
+def test_pending_timers_are_plain_json_for_people() -> None:
+    async def flow() -> None:
+        await asyncio.gather(durable.sleep(20), durable.sleep(10), durable.sleep(math.inf))
+
+    execution = begun(flow)
+    execution.activate(STARTED)
+    assert execution.pending_timers() == [
+        {"id": [1, 2], "due": "2030-01-01T12:00:10+00:00"},
+        {"id": [1, 1], "due": "2030-01-01T12:00:20+00:00"},
+    ]
+    execution.close()
+
+
+def test_weight_grows_with_what_is_pending_and_shrinks_again() -> None:
+    async def child(value: int) -> None:
+        async with asyncio.timeout(5):
+            await echo.execute(value)
+
+    async def flow() -> None:
+        await durable.wait_for_signal("go")
+        await asyncio.gather(*(child(value) for value in range(10)))
+        await durable.wait_for_signal("end")
+
+    driver = Driver(flow, cold=False)
+    start()(driver)
+    light = driver.execution().weight
+    signal("x", "y" * 1_000)(driver)
+    assert driver.execution().weight >= light + 1_000
+    signal("go")(driver)
+    heavy = driver.execution().weight
+    assert heavy >= light + 10 * (700 + 1_800)
+    for ordinal in range(1, 11):
+        done(ordinal)(driver)
+    assert driver.execution().weight < heavy - 10 * (700 + 1_800)
+    driver.close()
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_activation_over_its_cpu_time_is_a_poison_turn() -> None:
+    clock = CpuClock()
+
+    async def flow() -> None:
+        await echo.execute(1)
+        while True:
+            clock.seconds += 0.4
+            await asyncio.sleep(0)
+
+    limits = Limits(cpu_for=timedelta(seconds=2), max_events=1_000)
+    execution = begun(flow, limits=limits, cpu_clock=clock)
+    execution.activate(STARTED)
+    with pytest.raises(PoisonTurn) as caught:
+        execution.activate(completed(3, 1))
+    assert caught.value.seconds == pytest.approx(2.4)
+    execution.close()
+
+
+def test_cpu_time_is_counted_per_activation_also_in_replay() -> None:
+    clock = CpuClock()
+
+    async def flow() -> None:
+        for value in range(10):
+            clock.seconds += 1.5
+            await echo.execute(value)
+
+    limits = Limits(cpu_for=timedelta(seconds=2), max_events=1_000)
+    story = play(flow, *(done(ordinal) for ordinal in range(1, 11)))
+    execution = begun(flow, limits=limits, cpu_clock=clock)
+    execution.replay(story.history)
+    assert execution.done
+
+
+def test_single_callback_over_the_limit_is_a_poison_turn_once_it_returns() -> None:
+    clock = CpuClock()
+
+    async def flow() -> None:
+        clock.seconds += 5
+
+    execution = begun(flow, limits=Limits(cpu_for=timedelta(seconds=2), max_events=1_000), cpu_clock=clock)
+    with pytest.raises(PoisonTurn):
+        execution.activate(STARTED)
+    execution.close()
+
+
+def test_history_over_its_limit_blocks_the_workflow() -> None:
+    async def flow() -> None:
+        while True:
+            await echo.execute(1)
+
+    driver = Driver(flow, cold=False, limits=Limits(cpu_for=None, max_events=10))
+    start()(driver)
+    for ordinal in range(1, 5):
+        done(ordinal)(driver)
+    assert len(driver.history) == 10
+    with pytest.raises(WorkflowBlocked, match="MAX_HISTORY_EVENTS"):
+        done(5)(driver)
+    driver.close()
+
+
+def test_last_event_may_pass_the_limit() -> None:
+    async def flow() -> None:
+        await echo.execute(1)
+
+    story = play(flow, done(1), limits=Limits(cpu_for=None, max_events=3))
+    assert story.told[-1] == "completed"
+
+
+def test_call_in_an_endless_loop_without_await_blocks_the_workflow_whatever_it_catches() -> None:
+    async def flow() -> None:
+        calls = 0
+        while calls < 200:
+            calls += 1
+            try:
+                echo.execute(calls)
+            except WorkflowBlocked:
+                continue
+        await durable.wait_for_signal("n")
+
+    execution = begun(flow, limits=Limits(cpu_for=None, max_events=100))
+    with pytest.raises(WorkflowBlocked, match="one activation"):
+        execution.activate(STARTED)
+    execution.close()
+
+
+def test_batching_can_not_change_an_outcome() -> None:
+    """Each input event is an activation of its own, whatever else is waiting: a result wins against a later timeout."""
+
+    async def flow() -> str:
+        try:
+            async with asyncio.timeout(10):
+                await echo.execute(1)
+        except TimeoutError:
+            return "late"
+        return "in time"
+
+    assert play(flow, done(1)).result == "in time"
+    assert play(flow, fire()).result == "late"
+
+
+def test_cancelled_workflow_waits_for_its_clean_up() -> None:
+    async def flow() -> None:
+        try:
+            await durable.wait_for_signal("never")
+        finally:
+            await echo.execute("clean up")
+
+    def live(execution: Execution) -> None:
+        assert not execution.done
+        assert execution.awaits(1) is Awaits.OPEN
+
+    assert play(flow, cancel(), check(live), done(1)).told[-1] == "cancelled"
