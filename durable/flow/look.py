@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Health",
+    "PendingRow",
     "by_key",
     "dead_letters",
     "dead_letters_matching",

@@ -46,7 +46,7 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
     kinds = ", ".join(f"'{kind.value}'" for kind in DECIDES)
     rows = sql.fetch(
         connection,
-        "SELECT w.id, w.status, w.last_seq, w.closed_at IS NOT NULL, "
+        "SELECT w.id, w.status, w.last_seq, "
         "(SELECT count(*) FROM durable_event e WHERE e.workflow_id = w.id), "
         "(SELECT max(e.seq) FROM durable_event e WHERE e.workflow_id = w.id), "
         f"(SELECT e.type FROM durable_event e WHERE e.workflow_id = w.id AND e.type IN ({kinds}) "
@@ -56,7 +56,7 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
         [sql.param(connection, after)],
     )
     found: list[Contradiction] = []
-    for workflow_id, status, last_seq, _closed, events, highest, kind, open_rows in rows:
+    for workflow_id, status, last_seq, events, highest, kind, open_rows in rows:
         subject = f"Workflow {sql.as_uuid(workflow_id)}"
         if kind is None:
             found.append(Contradiction(subject, f"it is {status}, and its history says nothing of a status."))
@@ -73,24 +73,22 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
 def orphans(connection: BaseDatabaseWrapper, *, limit: int) -> list[Contradiction]:
     """Outbox rows that are open, messages and work items whose owner is gone. At most `limit` of each."""
     found = []
-    for what, table, key, condition, owner, owner_key in (
-        (
-            "Outbox row",
-            "durable_outboxrow",
-            "id",
-            "r.status IN ('pending', 'claimed') AND",
-            "durable_workflow",
-            "workflow_id",
-        ),
-        ("Message", "durable_message", "id", "", "durable_workflow", "workflow_id"),
-        ("Work item", "durable_workitem", "outbox_row_id", "", "durable_outboxrow", "outbox_row_id"),
-    ):
+    for what, condition, owner in _OWNED:
+        key = "outbox_row_id" if what == "workitem" else "id"
+        owner_key = "outbox_row_id" if owner == "outboxrow" else "workflow_id"
         rows = sql.fetch(
             connection,
-            f"SELECT r.{key} FROM {table} r WHERE {condition} "
-            f"NOT EXISTS (SELECT 1 FROM {owner} o WHERE o.id = r.{owner_key}) ORDER BY r.{key} LIMIT {int(limit)}",
-            [],
+            f"SELECT r.{key} FROM durable_{what} r WHERE {condition} "
+            f"AND NOT EXISTS (SELECT 1 FROM durable_{owner} o WHERE o.id = r.{owner_key}) "
+            f"ORDER BY r.{key} LIMIT {int(limit)}",
         )
-        owned_by = "workflow" if owner == "durable_workflow" else "outbox row"
-        found += [Contradiction(f"{what} {row[0]}", f"its {owned_by} is gone.") for row in rows]
+        found += [Contradiction(f"{_WORDS[what]} {row[0]}", f"its {_WORDS[owner].lower()} is gone.") for row in rows]
     return found
+
+
+_OWNED = (
+    ("outboxrow", "r.status IN ('pending', 'claimed')", "workflow"),
+    ("message", "true", "workflow"),
+    ("workitem", "true", "outboxrow"),
+)
+_WORDS = {"outboxrow": "Outbox row", "message": "Message", "workitem": "Work item", "workflow": "Workflow"}

@@ -1,0 +1,75 @@
+"""`manage.py durable VERB`: look at workflows and operate them from the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any, NoReturn
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error as DjangoDatabaseError
+from django.db import InterfaceError
+
+from durable.errors import ConfigurationError, DurableError, KeyInvalid, PayloadError, StoreUnavailable, UsageError
+from durable.management.verbs import VERBS
+from durable.management.verbs.answer import Exit, WrongUsage
+
+_WRONG_USAGE = (WrongUsage, ConfigurationError, UsageError, PayloadError, KeyInvalid)
+
+
+class Command(BaseCommand):
+    """Parse, call one verb, print its answer, exit with its code. Data goes to stdout, everything else to stderr."""
+
+    help = (
+        "Look at workflows and operate them. Exits 0 done, 1 refused (health: not well), 2 for wrong usage, "
+        "3 when the store is not available."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        for name, verb in VERBS.items():
+            own = verbs.add_parser(name, help=verb.help, description=verb.help)
+            verb.add_arguments(own)
+            own.add_argument("--json", action="store_true", help="print the answer as JSON")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            answer = VERBS[options["verb"]].run(options)
+        except _WRONG_USAGE as error:
+            self._refuse(error, Exit.USAGE, options)
+        except StoreUnavailable as error:
+            self._refuse(error, Exit.STORE, options)
+        except DurableError as error:
+            self._refuse(error, Exit.REFUSED, options)
+        except (DjangoDatabaseError, InterfaceError) as error:
+            self._refuse(error, Exit.STORE, options)
+        if options["json"]:
+            self._print_json(answer.data)
+        else:
+            for line in answer.lines:
+                self.stdout.write(line)
+        if answer.exit is not Exit.DONE:
+            sys.exit(answer.exit)
+
+    def _refuse(self, error: Exception, code: Exit, options: dict[str, Any]) -> NoReturn:
+        """Say why on stderr, with `--json` also as data, and exit with the code."""
+        said = f"The database is not available: {error}" if _is_database_error(error) else str(error)
+        if options["json"]:
+            self._print_json({"error": {"code": _code_of(error), "message": said}})
+        raise CommandError(f"{said.strip()} [{_code_of(error)}]", returncode=code) from error
+
+    def _print_json(self, data: Any) -> None:
+        self.stdout.write(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def _is_database_error(error: Exception) -> bool:
+    return isinstance(error, DjangoDatabaseError | InterfaceError)
+
+
+def _code_of(error: Exception) -> str:
+    """The stable code of a refusal: its own, else the name of its class in small letters."""
+    if _is_database_error(error):
+        return StoreUnavailable.code
+    own = getattr(error, "code", None)
+    return own if isinstance(own, str) else re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(error).__name__).lower()

@@ -1,0 +1,17 @@
+"""The verbs of `manage.py durable`, one module each: what it takes, and what it answers."""
+
+from __future__ import annotations
+
+from durable.management.verbs import cancel, health, listing, show, signal, start, terminate, unblock
+from durable.management.verbs.answer import Verb
+
+VERBS: dict[str, Verb] = {
+    "list": listing.VERB,
+    "show": show.VERB,
+    "start": start.VERB,
+    "signal": signal.VERB,
+    "cancel": cancel.VERB,
+    "terminate": terminate.VERB,
+    "unblock": unblock.VERB,
+    "health": health.VERB,
+}

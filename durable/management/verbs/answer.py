@@ -1,0 +1,103 @@
+"""What a verb answers: the same facts as plain JSON and as lines for people."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.client.find import get_workflow
+from durable.conf import settings
+from durable.errors import PayloadError
+from durable.outcomes import Failure, Snapshot
+
+
+class Exit(IntEnum):
+    """Exit codes of the command."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    STORE = 3
+
+
+class WrongUsage(Exception):
+    """An argument that can not be meant. The text says which, and the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`data` is printed with `--json`, `lines` without."""
+
+    data: Any
+    lines: Sequence[str]
+    exit: Exit = Exit.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb of the command. `run` gets the parsed options, answers, or raises what the product raises."""
+
+    help: str
+    add_arguments: Callable[[CommandParser], None]
+    run: Callable[[dict[str, Any]], Answer]
+
+
+def workflow_id(text: str) -> uuid.UUID:
+    """An id as it was typed. Raises `KeyInvalid` for text that is no id."""
+    return get_workflow(text).id
+
+
+def read_json(option: str, text: str) -> Any:
+    """The JSON given for an option. Raises `WrongUsage` naming option and place."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WrongUsage(f"{option} is not JSON: {error}. Quote it for the shell, as in {option} '[42]'.") from None
+
+
+def plain(snapshot: Snapshot) -> dict[str, Any]:
+    """A workflow as plain JSON."""
+    return {
+        "id": str(snapshot.id),
+        "type": snapshot.type,
+        "key": snapshot.key,
+        "status": snapshot.status.value,
+        "blocked_reason": snapshot.blocked_reason,
+        "single": snapshot.single,
+        "queue": snapshot.queue,
+        "created_at": snapshot.created_at.isoformat(),
+        "closed_at": snapshot.closed_at.isoformat() if snapshot.closed_at else None,
+    }
+
+
+def plain_payload(text: str | None) -> Any:
+    """A stored payload as plain JSON, or as the text that stands there when it can not be read."""
+    if text is None:
+        return None
+    try:
+        return settings.codec().unseal(text, path="payload")
+    except PayloadError:
+        return text
+
+
+def plain_failure(failure: Failure | None) -> dict[str, str] | None:
+    """A failure as plain JSON."""
+    return None if failure is None else failure.as_data()
+
+
+def printable(text: object) -> str:
+    """Text for a terminal: what could move its cursor or colour it stands there escaped."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Rows in columns, each as wide as its widest cell."""
+    cells = [[printable(cell) for cell in row] for row in (headings, *rows)]
+    widths = [max(len(row[at]) for row in cells) for at in range(len(headings))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]

@@ -1,0 +1,41 @@
+"""`durable cancel ID`: ask a workflow to end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.client.find import get_workflow
+from durable.management.verbs.answer import Answer, Exit, Verb
+from durable.outcomes import CancelAnswer
+
+_WORDS = {
+    CancelAnswer.DONE: "Cancelled.",
+    CancelAnswer.ASKED: "Asked: the workflow sees it at its next turn, and may clean up first.",
+    CancelAnswer.ALREADY_OVER: "Already over.",
+    CancelAnswer.NOT_FOUND: "There is no such workflow.",
+}
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("--reason", default="", help="becomes part of the history")
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    handle = get_workflow(options["id"])
+    outcome = handle.cancel(reason=options["reason"])
+    words = _WORDS[outcome.answer]
+    if outcome.answer is CancelAnswer.ALREADY_OVER and outcome.status is not None:
+        words = f"Already over: it is {outcome.status.value}."
+    data = {
+        "id": str(handle.id),
+        "answer": outcome.answer.value,
+        "status": outcome.status.value if outcome.status else None,
+    }
+    refused = outcome.answer in (CancelAnswer.ALREADY_OVER, CancelAnswer.NOT_FOUND)
+    return Answer(data, [words], Exit.REFUSED if refused else Exit.DONE)
+
+
+VERB = Verb("ask a workflow to end", _add_arguments, _run)

@@ -1,0 +1,42 @@
+"""`durable health`: say whether all is well, with reasons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.flow import look, prove
+from durable.management.verbs.answer import Answer, Exit, Verb, printable
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("--deep", action="store_true", help="also prove every status against its history; reads it all")
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    state = look.health()
+    problems = list(state.problems)
+    contradictions = prove.contradictions() if options["deep"] else None
+    problems.extend(f"{found.subject}: {found.text}" for found in contradictions or ())
+    data = {
+        "healthy": not problems,
+        "problems": problems,
+        "queues": [
+            {"queue": queue.queue, "due": queue.due, "oldest_due": queue.oldest_due.isoformat()}
+            for queue in state.queues
+        ],
+        "workers": list(state.workers),
+        "blocked": state.blocked,
+        "dead_letters": state.dead_letters,
+        "expired": state.expired,
+        "contradictions": None if contradictions is None else len(contradictions),
+        "at": state.at.isoformat(),
+    }
+    if problems:
+        return Answer(data, [printable(problem) for problem in problems], Exit.REFUSED)
+    workers = ", ".join(state.workers) or "no worker is running, and nothing waits for one"
+    return Answer(data, [f"All is well ({printable(workers)})."])
+
+
+VERB = Verb("say whether all is well, with reasons; exits 1 when it is not", _add_arguments, _run)

@@ -1,0 +1,49 @@
+"""`durable list`: the latest workflows that match."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.flow import look
+from durable.management.verbs.answer import Answer, Verb, WrongUsage, plain, table
+from durable.outcomes import WorkflowStatus
+
+_MOST = 10_000
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("--status", choices=[status.value for status in WorkflowStatus])
+    parser.add_argument("--type", help="the registered name, whole")
+    parser.add_argument("--key", help="the business key, whole")
+    parser.add_argument("--blocked", action="store_true", help="blocked ones only")
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most so many (default: 50)")
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    if not 1 <= options["limit"] <= _MOST:
+        raise WrongUsage(f"--limit is {options['limit']}; it has to be from 1 to {_MOST:,}.")
+    status = options["status"]
+    found = look.listing(
+        status=WorkflowStatus(status) if status else None,
+        workflow_type=options["type"],
+        key=options["key"],
+        blocked="only" if options["blocked"] else None,
+        limit=options["limit"],
+    )
+    rows = [
+        (
+            each.id,
+            each.status.value + (" (blocked)" if each.blocked_reason else ""),
+            f"{each.created_at:%Y-%m-%d %H:%M:%S}Z",
+            each.type,
+            each.key or "",
+        )
+        for each in found
+    ]
+    lines = table(["ID", "STATUS", "CREATED", "TYPE", "KEY"], rows) if rows else ["No workflow matches."]
+    return Answer([plain(each) for each in found], lines)
+
+
+VERB = Verb("workflows, newest first", _add_arguments, _run)

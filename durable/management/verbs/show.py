@@ -1,0 +1,152 @@
+"""`durable show ID`: one workflow with its pending work and its history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.flow import look
+from durable.kernel.events import Event
+from durable.management.verbs.answer import (
+    Answer,
+    Verb,
+    WrongUsage,
+    plain,
+    plain_failure,
+    plain_payload,
+    printable,
+    table,
+    workflow_id,
+)
+from durable.outcomes import Failure, Snapshot
+
+_MOST = 50_000
+_LONGEST = 160
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="events behind this one (default: all)")
+    parser.add_argument("--limit", type=int, default=1_000, metavar="N", help="at most so many events (default: 1000)")
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    if not 1 <= options["limit"] <= _MOST:
+        raise WrongUsage(f"--limit is {options['limit']}; it has to be from 1 to {_MOST:,}.")
+    if not 0 <= options["after"] < 2**31:
+        raise WrongUsage(f"--after is {options['after']}; it has to be the number of an event, or 0.")
+    found = look.snapshot(workflow_id(options["id"]))
+    pending = look.pending(found.id)
+    events = look.history(found.id, after=options["after"], limit=options["limit"] + 1)
+    more = len(events) > options["limit"]
+    events = events[: options["limit"]]
+    data = plain(found) | {
+        "result": plain_payload(found.result),
+        "failure": plain_failure(found.failure),
+        "reason": found.reason,
+        "pending": [_plain_pending(row) for row in pending],
+        "history": [_plain_event(event) for event in events],
+        "history_goes_on_after": events[-1].seq if more else None,
+    }
+    lines = [*_header(found), "", *_pending_lines(pending), "", *_history_lines(events)]
+    if more:
+        lines.append(f"… and more: --after {events[-1].seq}")
+    return Answer(data, lines)
+
+
+def _plain_pending(row: look.PendingRow) -> dict[str, Any]:
+    return {
+        "row": row.row_id,
+        "ordinal": row.ordinal,
+        "activity": row.activity,
+        "status": row.status.value,
+        "attempts": row.attempts,
+        "attempt_budget": row.attempt_budget,
+        "deliveries": row.deliveries,
+        "delivery_failures": row.delivery_failures,
+        "due": row.due.isoformat(),
+        "cause": row.cause,
+        "worker": row.worker,
+        "cancel_asked": row.cancel_asked,
+        "last_error": plain_failure(row.last_error),
+    }
+
+
+def _plain_event(event: Event) -> dict[str, Any]:
+    return {
+        "seq": event.seq,
+        "type": event.type.value,
+        "ordinal": event.ordinal,
+        "data": dict(event.data),
+        "recorded_at": event.recorded_at.isoformat(),
+    }
+
+
+def _header(found: Snapshot) -> list[str]:
+    lines = [
+        f"{printable(found.type)} {found.id}",
+        f"status    {found.status.value}",
+        f"queue     {printable(found.queue)}",
+        f"created   {found.created_at:%Y-%m-%d %H:%M:%S}Z",
+    ]
+    if found.key is not None:
+        lines.insert(1, f"key       {printable(found.key)}")
+    if found.closed_at is not None:
+        lines.append(f"closed    {found.closed_at:%Y-%m-%d %H:%M:%S}Z")
+    if found.blocked_reason:
+        lines.append(f"blocked   {printable(found.blocked_reason)}")
+    if found.result is not None:
+        lines.append(f"result    {_short(plain_payload(found.result))}")
+    if found.failure is not None:
+        lines.append(f"failure   {_words(found.failure)}")
+    if found.reason:
+        lines.append(f"reason    {printable(found.reason)}")
+    return lines
+
+
+def _pending_lines(pending: Sequence[look.PendingRow]) -> list[str]:
+    if not pending:
+        return ["No activity is open."]
+    rows = [
+        (
+            row.ordinal,
+            row.activity,
+            row.status.value + (", cancel asked, not yet seen" if row.cancel_asked else ""),
+            f"{row.attempts}/{row.attempt_budget}",
+            row.deliveries,
+            f"{row.due:%Y-%m-%d %H:%M:%S}Z",
+            row.worker,
+            _words(row.last_error) if row.last_error else row.cause,
+        )
+        for row in pending
+    ]
+    return table(["#", "ACTIVITY", "STATUS", "ATTEMPTS", "DELIVERIES", "DUE", "WORKER", "LAST ERROR"], rows)
+
+
+def _history_lines(events: Sequence[Event]) -> list[str]:
+    rows = [
+        (
+            event.seq,
+            f"{event.recorded_at:%Y-%m-%d %H:%M:%S}Z",
+            event.type.value,
+            "" if event.ordinal is None else event.ordinal,
+            _short(dict(event.data)) if event.data else "",
+        )
+        for event in events
+    ]
+    return table(["SEQ", "RECORDED", "EVENT", "#", "DATA"], rows)
+
+
+def _short(value: Any) -> str:
+    text = printable(json.dumps(value, ensure_ascii=False))
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _words(failure: Failure) -> str:
+    return printable(f"{failure.type}: {failure.message}"[:_LONGEST])
+
+
+VERB = Verb("one workflow: state, pending work, history", _add_arguments, _run)

@@ -1,0 +1,74 @@
+"""`durable start NAME`: begin a workflow, or a single activity, by its registered name."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.errors import ArgumentsMismatch, NotRegistered
+from durable.kernel.definitions import ActivityDefinition, WorkflowDefinition
+from durable.kernel.registry import registry
+from durable.management.verbs.answer import Answer, Verb, WrongUsage, read_json
+
+Definition = WorkflowDefinition[Any, Any] | ActivityDefinition[Any, Any]
+
+_STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="registered name of a workflow or an activity")
+    parser.add_argument("--key", help="the business key")
+    # Not `args`: Django's own commands mean something else by that name.
+    parser.add_argument("--args", dest="positional", default="[]", metavar="JSON-LIST", help="arguments by position")
+    parser.add_argument("--kwargs", dest="named", default="{}", metavar="JSON-OBJECT", help="arguments by name")
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    definition = _definition(options["name"])
+    positional, named = read_json("--args", options["positional"]), read_json("--kwargs", options["named"])
+    if not isinstance(positional, list):
+        raise WrongUsage("--args has to be a JSON list, as in --args '[42, \"9.90\"]'.")
+    if not isinstance(named, dict):
+        raise WrongUsage("--kwargs has to be a JSON object, as in --kwargs '{\"order_id\": 42}'.")
+    args, kwargs = _typed(definition, positional, named)
+    if isinstance(definition, WorkflowDefinition):
+        handle = definition.options(key=options["key"]).start(*args, **kwargs)
+    else:
+        handle = definition.options(key=options["key"]).enqueue(*args, **kwargs)
+    return Answer({"id": str(handle.id)}, [str(handle.id)])
+
+
+def _definition(name: str) -> Definition:
+    try:
+        return registry.workflow(name)
+    except NotRegistered as unknown:
+        try:
+            return registry.activity(name)
+        except NotRegistered:
+            raise unknown from None
+
+
+def _typed(
+    definition: Definition, positional: list[Any], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments as the handler's hints say: `"9.90"` becomes the Decimal that a caller in Python would pass.
+
+    By position as far as they go, so that a parameter may be called as one of the engine's own options.
+    """
+    try:
+        bound = definition.signature.bind(*positional, **named)
+    except TypeError as error:
+        raise ArgumentsMismatch(definition.name, str(definition.signature), str(error)) from None
+    stored = {}
+    for name, value in bound.arguments.items():
+        kind = definition.signature.parameters[name].kind
+        stars = _STARS.get(kind, "")
+        stored[stars + name] = list(value) if stars == "*" else value
+    args, kwargs = definition.plan.decode(stored)
+    typed = definition.signature.bind(*args, **kwargs)
+    return typed.args, typed.kwargs
+
+
+VERB = Verb("start a workflow, or enqueue a single activity, by its registered name", _add_arguments, _run)

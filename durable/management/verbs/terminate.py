@@ -1,0 +1,27 @@
+"""`durable terminate ID`: end a workflow without asking its code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.management.verbs.answer import Answer, Verb, WrongUsage, workflow_id
+from durable.operations import terminate
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("--reason", required=True, help="becomes part of the history")
+    parser.add_argument("--actor", default="", help="who asks for it")
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    if not options["reason"].strip():
+        raise WrongUsage("--reason is empty; say why, it becomes part of the history.")
+    found = workflow_id(options["id"])
+    state = terminate(found, reason=options["reason"], actor=options["actor"] or None)
+    return Answer({"id": str(found), "answer": state.value}, ["Terminated: it has ended as cancelled."])
+
+
+VERB = Verb("end a workflow without asking its code", _add_arguments, _run)
