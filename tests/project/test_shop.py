@@ -6,9 +6,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from durable import WorkflowStatus, get_workflow
+from durable import WorkflowStatus
+from durable.operations import terminate
 from project.shop.models import Order, OrderStatus, Product
 from project.shop.orders import place_order, stock_the_shelves
+from project.shop.workflows import checkout
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls("project.urls")]
 
@@ -28,7 +30,7 @@ def test_an_order_from_the_page_starts_its_workflow(client: Client, shelves: lis
     answer = client.post(reverse("shop:order"), {"product": [shelves[0].pk, shelves[1].pk], "customer": "Ada"})
     assert answer.status_code == 302
     (order,) = Order.objects.all()
-    assert get_workflow(order.workflow_id).status() is WorkflowStatus.RUNNING
+    assert checkout.get(f"order-{order.pk}").status() is WorkflowStatus.RUNNING
     assert "Order" in client.get("/").content.decode()
     assert "stock reserved" in client.get(reverse("shop:orders")).content.decode()
 
@@ -47,11 +49,7 @@ def test_a_customers_name_is_only_text(client: Client, shelves: list[Product]) -
 
 def test_a_courier_for_an_order_that_ended_is_told_so(client: Client, shelves: list[Product]) -> None:
     order = place_order("Ada", shelves[:1])
-    get_workflow(order.workflow_id).cancel(reason="test")
-    from durable.operations import terminate
-
-    if not get_workflow(order.workflow_id).status().is_terminal:
-        terminate(order.workflow_id, reason="test")
+    terminate(checkout.get(f"order-{order.pk}").id, reason="test")
     answer = client.post(reverse("shop:courier", args=[order.pk]), follow=True)
     assert "needs a live workflow" in answer.content.decode()
 
