@@ -125,3 +125,7 @@ __all__ = [
     "WorkflowTerminal",
     "WorkflowTimedOut",
 ]
+
+# Stored failures, retry policies and tracebacks name errors by where people import them from.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# `.execute(...)` is typed as Coroutine[None, None, R]: with Any in these places, mypy gives up on asyncio.gather of
+# calls with different results.
+
 
 class Definition:
     """What activities and workflows share: a function, its registered name, its signature and annotations."""
@@ -100,13 +103,13 @@ class ActivityDefinition(Definition, Generic[P, R]):
             raise InsideWorkflow(f"The plain call {shown}(...)", f"Use `await {shown}.execute(...)`.")
         return cast(R, self.fn(*args, **kwargs))
 
-    def execute(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def execute(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:
         """Run as a durable step of the workflow; scheduled by the call, awaited for its result.
 
         Raises `OutsideWorkflow`, `ArgumentsMismatch` and `PayloadError` at the call; the awaiting raises
         `ActivityError` when the activity has failed for good.
         """
-        return cast("Coroutine[Any, Any, R]", _schedule(self, args, kwargs, _NO_OPTIONS))
+        return cast("Coroutine[None, None, R]", _schedule(self, args, kwargs, _NO_OPTIONS))
 
     def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
         """Run outside any workflow, as a small one of its own, in the caller's transaction. Answers its handle.
@@ -166,9 +169,9 @@ class BoundActivity(Generic[P, R]):
         self.definition = definition
         self.chosen = options
 
-    def execute(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+    def execute(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:
         """As `ActivityDefinition.execute`, with these options."""
-        return cast("Coroutine[Any, Any, R]", _schedule(self.definition, args, kwargs, self.chosen))
+        return cast("Coroutine[None, None, R]", _schedule(self.definition, args, kwargs, self.chosen))
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """As `ActivityDefinition.enqueue`, with these options."""

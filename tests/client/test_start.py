@@ -178,7 +178,11 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: checkout.start(1, start_at=datetime(2040, 1, 1)), OptionInvalid, "aware"),  # noqa: DTZ001
     (lambda: checkout.start(1, on_conflict="replace"), OptionInvalid, "'refuse' or 'existing'"),
     (lambda: charge.enqueue(1, retry=5), OptionInvalid, "durable.Retry"),
-    (lambda: checkout.start_many([(1,), 2]), ArgumentsMismatch, "call 1 is 2, not a tuple"),
+    (
+        lambda: checkout.start_many([(1,), 2]),  # type: ignore[list-item]
+        ArgumentsMismatch,
+        "call 1 is 2, not a tuple",
+    ),
     (lambda: checkout.start_many([(1,), ()]), ArgumentsMismatch, "call 1: "),
     (lambda: checkout.start_many([(1,), ("x",)]), PayloadError, "call 1: order_id"),
     (lambda: checkout.start_many([(1, "x" * 2**20)]), PayloadTooLarge, "call 0: the arguments of client.checkout"),

@@ -131,32 +131,35 @@ class Shop:
         return order_id
 
 
+# What a type checker would refuse by itself is told to it as anything.
+any_activity: Any = activity
+any_workflow: Any = workflow
 REFUSED_AT_DECORATION: list[tuple[Any, str]] = [
-    (lambda: activity(transactional=True)(coroutine), "async def"),
-    (lambda: activity(transactional=1)(plain), "True or False"),
-    (lambda: workflow(plain), "async def"),
-    (lambda: activity(lambda: 1), "lambda"),
-    (lambda: activity(generator), "generator"),
-    (lambda: activity(async_generator), "generator"),
-    (lambda: workflow(async_generator), "generator"),
-    (lambda: activity(Shop), "function"),
-    (lambda: activity(Shop.method), "method"),
-    (lambda: activity(functools.partial(plain)), "function"),
-    (lambda: activity("shop.charge"), "keyword"),
-    (lambda: activity(retries=3), "no option 'retries'"),
-    (lambda: workflow(retry=Retry())(coroutine), "no option 'retry'"),
-    (lambda: activity(retry=3)(plain), "durable.Retry"),
-    (lambda: activity(queue="")(plain), "empty"),
-    (lambda: activity(queue="q" * 101)(plain), "limit of 100"),
-    (lambda: activity(name="n" * 201)(plain), "limit of 200"),
-    (lambda: activity(name=3)(plain), "text"),
-    (lambda: activity(name="a\0")(plain), "NUL"),
-    (lambda: activity(start_to_close=3)(plain), "timedelta"),
-    (lambda: activity(start_to_close=timedelta())(plain), "timedelta"),
-    (lambda: activity(on_dead_letter="drop")(plain), "'hold' or 'deliver'"),
-    (lambda: activity(on_exhausted="drop")(plain), "'fail' or 'hold'"),
-    (lambda: activity(on_exhausted="hold")(plain), "until dead letters can be redriven"),
-    (lambda: workflow(timeout=3)(coroutine), "timedelta"),
+    (lambda: any_activity(transactional=True)(coroutine), "async def"),
+    (lambda: any_activity(transactional=1)(plain), "True or False"),
+    (lambda: any_workflow(plain), "async def"),
+    (lambda: any_activity(lambda: 1), "lambda"),
+    (lambda: any_activity(generator), "generator"),
+    (lambda: any_activity(async_generator), "generator"),
+    (lambda: any_workflow(async_generator), "generator"),
+    (lambda: any_activity(Shop), "function"),
+    (lambda: any_activity(Shop.method), "method"),
+    (lambda: any_activity(functools.partial(plain)), "function"),
+    (lambda: any_activity("shop.charge"), "keyword"),
+    (lambda: any_activity(retries=3), "no option 'retries'"),
+    (lambda: any_workflow(retry=Retry())(coroutine), "no option 'retry'"),
+    (lambda: any_activity(retry=3)(plain), "durable.Retry"),
+    (lambda: any_activity(queue="")(plain), "empty"),
+    (lambda: any_activity(queue="q" * 101)(plain), "limit of 100"),
+    (lambda: any_activity(name="n" * 201)(plain), "limit of 200"),
+    (lambda: any_activity(name=3)(plain), "text"),
+    (lambda: any_activity(name="a\0")(plain), "NUL"),
+    (lambda: any_activity(start_to_close=3)(plain), "timedelta"),
+    (lambda: any_activity(start_to_close=timedelta())(plain), "timedelta"),
+    (lambda: any_activity(on_dead_letter="drop")(plain), "'hold' or 'deliver'"),
+    (lambda: any_activity(on_exhausted="drop")(plain), "'fail' or 'hold'"),
+    (lambda: any_activity(on_exhausted="hold")(plain), "until dead letters can be redriven"),
+    (lambda: any_workflow(timeout=3)(coroutine), "timedelta"),
 ]
 
 
@@ -467,7 +470,8 @@ def test_execute_schedules_the_payload_and_only_the_options_that_were_chosen(cha
     assert options == {"queue": "slow", "priority": -3, "retry": policy.as_data(), "start_to_close": 120.0}
     assert stored_retry(options).as_data() == policy.as_data()  # type: ignore[union-attr]
     assert stored_start_to_close(options) == timedelta(minutes=2)
-    assert stored_retry({}) is stored_start_to_close({}) is None
+    assert stored_retry({}) is None
+    assert stored_start_to_close({}) is None
 
 
 def test_options_of_enqueue_alone_are_refused_by_execute(charge, monkeypatch):

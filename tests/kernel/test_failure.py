@@ -23,7 +23,7 @@ class Unspeakable(Exception):
 
 
 def caught(raiser):
-    with pytest.raises(BaseException) as info:  # noqa: PT011
+    with pytest.raises(BaseException) as info:
         raiser()
     return info.value
 

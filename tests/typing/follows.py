@@ -1,0 +1,119 @@
+"""What a type checker follows. Never run, only read by mypy: an ignored error has to be there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any, assert_type
+from uuid import UUID
+
+import durable
+from durable import CancelOutcome, Handle, KeyTaken, Retry, WorkflowStatus, activity, workflow
+from durable.kernel.definitions import ActivityDefinition, AsyncActivityDefinition, BoundActivity, WorkflowDefinition
+
+
+class Receipt:
+    number: str
+
+
+@activity
+def charge(order_id: int, amount: Decimal = Decimal(1)) -> Receipt:
+    return Receipt()
+
+
+@activity(retry=Retry(max_attempts=3), queue="slow", start_to_close=timedelta(seconds=3), transactional=False)
+def ship(item: str, *, fast: bool) -> None:
+    return None
+
+
+@activity(name="greet")
+async def greet(name: str) -> str:
+    return name
+
+
+@workflow
+async def checkout(order_id: int, note: str = "") -> str:
+    receipt = await charge.execute(order_id, Decimal(1))
+    assert_type(receipt, Receipt)
+    assert_type(await charge.options(queue="x", priority=3).execute(order_id), Receipt)
+    assert_type(await greet.execute("a"), str)
+    step: Coroutine[Any, Any, None] = ship.execute("a", fast=True)
+    await step
+    both = await asyncio.gather(charge.execute(1), greet.execute("b"))
+    assert_type(both, tuple[Receipt, str])
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(greet.execute("c"))
+    assert_type(task.result(), str)
+    await charge.execute("x")  # type: ignore[arg-type]
+    await charge.execute(1, colour="red")  # type: ignore[call-arg]
+    await charge.options(queue="x").execute("x")  # type: ignore[arg-type]
+    await ship.execute("a")  # type: ignore[call-arg]
+    await charge.execute(1, key="a")  # type: ignore[call-arg]
+    return receipt.number
+
+
+@workflow(queue="slow", timeout=timedelta(days=1))
+async def other() -> int:
+    return 1
+
+
+@workflow  # type: ignore[arg-type]
+def not_async() -> int:
+    return 1
+
+
+def definitions() -> None:
+    assert_type(charge, ActivityDefinition[[int, Decimal], Receipt])  # type: ignore[assert-type]
+    assert_type(other, WorkflowDefinition[[], int])
+    asynchronous: AsyncActivityDefinition[..., str] = greet
+    bound: BoundActivity[..., Receipt] = charge.options(priority=1)
+    assert_type(charge(1), Receipt)
+    called: Coroutine[Any, Any, str] = greet("a")
+    charge("x")  # type: ignore[arg-type]
+    activity(colour="red")  # type: ignore[call-overload]
+    charge.options(colour="red")  # type: ignore[call-arg]
+    checkout.options(retry=Retry())  # type: ignore[call-arg]
+    assert asynchronous is not None
+    assert bound is not None
+    assert called is not None
+
+
+def callers(workflow_id: UUID) -> None:
+    handle = checkout.options(key="k", on_conflict="existing").start(42, note="x")
+    assert_type(handle, Handle[str])
+    assert_type(handle.id, UUID)
+    assert_type(handle.status(), WorkflowStatus)
+    assert_type(handle.result(timeout=10), str)
+    assert_type(handle.result(timedelta(seconds=1)), str)
+    assert_type(handle.cancel(reason="x"), CancelOutcome)
+    assert_type(checkout.start(42, key="k", priority=3), Handle[str])
+    assert_type(checkout.get("k"), Handle[str])
+    assert_type(charge.enqueue(1), Handle[Receipt])
+    assert_type(charge.options(priority=3).enqueue(1), Handle[Receipt])
+    assert_type(checkout.start_many([(1,), (2, "x")]), list[Handle[str]])
+    assert_type(checkout.start_many([(1,)], keys=["a"]), list[Handle[str] | KeyTaken])
+    assert_type(charge.options(queue="x").enqueue_many([(1,)]), list[Handle[Receipt]])
+    assert_type(durable.get_workflow(workflow_id), Handle[Any])
+    checkout.options(key="k").start("x")  # type: ignore[arg-type]
+    checkout.options(on_conflict="replace")  # type: ignore[arg-type]
+    charge.options(queue="x").enqueue()  # type: ignore[call-arg]
+    checkout.options(queue="x").start(1, key="k")  # type: ignore[call-arg]
+
+
+async def async_callers() -> None:
+    handle = await checkout.options(priority=1).astart(1)
+    assert_type(handle, Handle[str])
+    assert_type(await handle.aresult(), str)
+    assert_type(await handle.astatus(), WorkflowStatus)
+    assert_type(await handle.acancel(), CancelOutcome)
+    assert_type(await charge.aenqueue(1), Handle[Receipt])
+
+
+def inside() -> None:
+    info = durable.activity_info()
+    assert_type(info.workflow_id, UUID)
+    assert_type(info.attempt, int)
+    assert_type(info.cancelled, bool)
+    info.heartbeat({"page": 1})
