@@ -1,0 +1,108 @@
+"""The engine's clock, and how warm its workflows are kept, in the hands of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self
+
+from durable import clock
+from durable.conf import settings
+from durable.flow import transaction
+from durable.kernel.cache import Cache
+
+_cold = 0
+
+
+class Frozen:
+    """The frozen clock. As a context manager it gives the clock back as it was before `freeze`."""
+
+    def __init__(self, before: datetime | None) -> None:
+        self._before = before
+
+    @property
+    def now(self) -> datetime:
+        """The frozen moment, aware UTC."""
+        return clock.host_now()
+
+    def move(self, by: timedelta) -> datetime:
+        """As `durable.testing.move`."""
+        return move(by)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._before is None:
+            clock.unfreeze()
+        else:
+            clock.freeze(self._before)
+
+
+def freeze(at: datetime | None = None) -> Frozen:
+    """Hold the engine's clock still, at an aware moment (default: now), in this process.
+
+    Takes effect at the call; `with freeze(...):` gives the clock back at the end of the block, `unfreeze()` at once.
+    Raises `ValueError` for a naive moment.
+    """
+    before = clock.host_now() if clock.is_frozen() else None
+    clock.freeze(clock.host_now() if at is None else at)
+    return Frozen(before)
+
+
+def move(by: timedelta) -> datetime:
+    """Move the frozen clock forward and answer the new moment. Runs nothing: `drain` runs what is due then.
+
+    Raises `ValueError` when the clock is not frozen, and for a span that leads back.
+    """
+    if by < timedelta():
+        raise ValueError(f"The clock moves forward only, not by {by}.")
+    return clock.move(by)
+
+
+def unfreeze() -> None:
+    """Let the clock run again."""
+    clock.unfreeze()
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Freeze the clock at the database's now for a block, unless a test holds it already."""
+    if clock.is_frozen():
+        yield
+    else:
+        with clock.frozen(transaction.reading(clock.database_now)):
+            yield
+
+
+def move_to(moment: datetime) -> None:
+    """Move the frozen clock forward to a moment; one that is past changes nothing."""
+    clock.freeze(max(moment, clock.host_now()))
+
+
+@contextmanager
+def cold() -> Iterator[None]:
+    """Within the block no workflow stays in memory between its turns: each turn replays the whole history first.
+
+    A workflow has to end alike with and without. Raises nothing itself; a workflow that differs is blocked.
+    """
+    global _cold
+    _cold += 1
+    try:
+        yield
+    finally:
+        _cold -= 1
+
+
+@contextmanager
+def cache() -> Iterator[Cache]:
+    """The workflows that one call of `drain` or `run` keeps in memory; none in a `cold()` block. Emptied at the end."""
+    kept = Cache(0 if _cold else settings.cached_workflows)
+    try:
+        yield kept
+    finally:
+        kept.drop_all()

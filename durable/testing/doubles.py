@@ -1,0 +1,135 @@
+"""Stand-ins for activities, in `drain` and `run`: fakes that are called in their place, and faults on their way."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from asgiref.sync import async_to_sync
+
+from durable.kernel.definitions import ActivityDefinition
+from durable.kernel.registry import registry
+from durable.worker.execute import Call
+
+Handler = Callable[..., Any]
+AnyActivity: TypeAlias = ActivityDefinition[Any, Any] | str
+
+_fakes: dict[str, tuple[Handler, Replaced]] = {}
+_wrappers: dict[str, list[Callable[[Handler], Handler]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One call of a fake: the activity's registered name, and the arguments that it was called with."""
+
+    activity: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Replaced:
+    """The calls that fakes got, in order."""
+
+    calls: list[Recorded] = field(default_factory=list)
+
+    def of(self, activity: AnyActivity) -> list[Recorded]:
+        """The calls of one activity."""
+        name = name_of(activity)
+        return [call for call in self.calls if call.activity == name]
+
+
+def name_of(activity: AnyActivity) -> str:
+    """The registered name. Raises `NotRegistered` for text that is none."""
+    return registry.activity(activity).name if isinstance(activity, str) else activity.name
+
+
+@contextmanager
+def replaced(fakes: Mapping[AnyActivity, Handler]) -> Iterator[Replaced]:
+    """Call fakes in place of the handlers of these activities (given as such, or by registered name) for a block.
+
+    A fake is any callable, `async def` ones and mocks included. It gets the decoded arguments; what it answers is
+    encoded by the annotation of the real handler, and what it raises is retried, as for the real one. `activity_info()`
+    works in it. Only `drain` and `run` see fakes; a nested block goes first. Answers the record of all calls.
+    """
+    record = Replaced()
+    given: dict[str, tuple[Handler, Replaced]] = {}
+    for activity, fake in fakes.items():
+        if not callable(fake):
+            raise TypeError(f"The fake of {name_of(activity)} is {fake!r}, which can not be called.")
+        given[name_of(activity)] = (fake, record)
+    before = dict(_fakes)
+    _fakes.update(given)
+    try:
+        yield record
+    finally:
+        _fakes.clear()
+        _fakes.update(before)
+
+
+@contextmanager
+def wrapped(activity: str, wrapper: Callable[[Handler], Handler]) -> Iterator[None]:
+    """Put something around the handler of an activity, or around its fake, for a block."""
+    _wrappers.setdefault(activity, []).append(wrapper)
+    try:
+        yield
+    finally:
+        _wrappers[activity].remove(wrapper)
+
+
+class Standing:
+    """A call whose handler is the one that stands for it now, run on this thread whatever kind of function it is."""
+
+    def __init__(self, call: Call) -> None:
+        definition = call.definition
+        definition.result_hint  # noqa: B018 - worked out from the real function, before the copy gets another one
+        stand_in = copy.copy(definition)
+        stand_in.fn, stand_in.is_async = self._handle, False
+        self.interruption: BaseException | None = None
+        self._handler = _handler(definition)
+        self.call = replace(call, definition=stand_in)
+
+    def _handle(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self._handler(*args, **kwargs)
+        except BaseException as error:
+            # Ctrl-C, and pytest's own outcomes (its timeout among them), are about the test and not about the activity.
+            if isinstance(error, KeyboardInterrupt) or type(error).__module__.startswith("_pytest."):
+                self.interruption = error
+            raise
+
+
+def _handler(definition: ActivityDefinition[Any, Any]) -> Handler:
+    name = definition.name
+    found = _fakes.get(name)
+    handler: Handler = definition.fn if found is None else _recording(name, *found)
+    handler = _awaiting(handler)
+    for wrapper in _wrappers.get(name, ()):
+        handler = wrapper(handler)
+    return handler
+
+
+def _recording(name: str, fake: Handler, record: Replaced) -> Handler:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        record.calls.append(Recorded(name, args, kwargs))
+        return fake(*args, **kwargs)
+
+    return call
+
+
+def _awaiting(handler: Handler) -> Handler:
+    """Django's bridge, not `asyncio.run`: the async ORM then works on this thread, in the test's own transaction."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        answer = handler(*args, **kwargs)
+        return async_to_sync(_awaited)(answer) if inspect.isawaitable(answer) else answer
+
+    return call
+
+
+async def _awaited(answer: Awaitable[Any]) -> Any:
+    return await answer

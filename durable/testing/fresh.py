@@ -1,0 +1,129 @@
+"""Replays in processes of their own, with nothing warm and another order of sets."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from django.conf import ENVIRONMENT_VARIABLE, settings
+
+from durable.errors import NonDeterminism, WorkflowBlocked
+from durable.kernel.definitions import WorkflowDefinition
+from durable.testing.errors import Impure, NotReplayable
+from durable.testing.histories import History
+
+PATIENCE = 300
+"""Seconds for one process."""
+
+Job: TypeAlias = dict[str, Any]
+
+_CODE = "import django; django.setup(); from durable.testing import fresh; fresh.answer()"
+_ADVICE = "Define the workflow at the top level of a module that can be imported, or use replay_here."
+
+
+def job(history: History, definition: WorkflowDefinition[Any, Any]) -> Job:
+    """What another process needs to know. Raises `NotReplayable` for code that it could not find."""
+    module, _, _ = definition.place.rpartition(f".{definition.fn.__qualname__}")
+    if "<locals>" in definition.fn.__qualname__ or module == "__main__":
+        raise NotReplayable(f"A fresh process can not import {definition.place}. {_ADVICE}")
+    return {
+        "origin": history.origin,
+        "module": module,
+        "qualname": definition.fn.__qualname__,
+        "history": history.exported,
+    }
+
+
+def replay(jobs: Sequence[Job], *, hash_seed: int) -> None:
+    """Replay in one new process, with this project's settings. Raises what the replay raised there."""
+    project = getattr(settings, "SETTINGS_MODULE", None) or os.environ.get(ENVIRONMENT_VARIABLE)
+    if project is None:
+        raise NotReplayable(
+            "A fresh process needs a settings module, and this project is configured without. Use replay_here."
+        )
+    environment = os.environ | {
+        ENVIRONMENT_VARIABLE: str(project),
+        "PYTHONHASHSEED": str(hash_seed),
+        "PYTHONPATH": os.pathsep.join(entry or os.getcwd() for entry in sys.path),  # noqa: PTH109 - text is wanted
+    }
+    ended = subprocess.run(  # noqa: S603 - this interpreter, and code of this module's own
+        [sys.executable, "-c", _CODE],
+        input=json.dumps(list(jobs)),
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+        check=False,
+    )
+    if ended.returncode != 0:
+        raise NotReplayable(f"The fresh process could not replay (exit code {ended.returncode}):\n{ended.stderr}")
+    answer = json.loads(ended.stdout)
+    if answer is not None:
+        error = _error(answer)
+        error.add_note(f"While replaying {answer['origin']} in a fresh process with PYTHONHASHSEED={hash_seed}.")
+        raise error
+
+
+def answer() -> None:
+    """The other process: replay the jobs of the standard input, and tell the first error on the standard output."""
+    told = os.dup(1)
+    os.dup2(2, 1)  # what the project prints goes elsewhere: the answer stands alone
+    result = _first_error(json.load(sys.stdin))
+    with os.fdopen(told, "w", encoding="utf-8") as out:
+        json.dump(result, out)
+
+
+def _first_error(jobs: Sequence[Job]) -> dict[str, Any] | None:
+    from durable.testing.replaying import replay_here
+
+    for one in jobs:
+        try:
+            replay_here(one["history"], _found(one))
+        except (NonDeterminism, WorkflowBlocked, Impure, NotReplayable) as error:
+            return {"origin": one["origin"], **_told(error)}
+    return None
+
+
+def _found(one: Job) -> WorkflowDefinition[Any, Any]:
+    found: Any = importlib.import_module(one["module"])
+    try:
+        for name in one["qualname"].split("."):
+            found = getattr(found, name)
+    except AttributeError as error:
+        raise NotReplayable(f"{one['module']} has no {one['qualname']} in a fresh process. {_ADVICE}") from error
+    if not isinstance(found, WorkflowDefinition):
+        raise NotReplayable(f"{one['qualname']} of {one['module']} is no workflow in a fresh process. {_ADVICE}")
+    return found
+
+
+def _told(error: Exception) -> dict[str, Any]:
+    match error:
+        case NonDeterminism():
+            values = {"position": error.position, "recorded": error.recorded, "asked": error.asked}
+            return {"kind": "non_determinism", "values": values}
+        case WorkflowBlocked():
+            return {"kind": "blocked", "values": {"reason": error.reason, "data": error.data}}
+        case Impure():
+            names = ("call", "function", "file", "line", "advice")
+            return {"kind": "impure", "values": {name: getattr(error, name) for name in names}}
+        case _:
+            return {"kind": "not_replayable", "values": {"text": str(error)}}
+
+
+def _error(told: dict[str, Any]) -> Exception:
+    values = told["values"]
+    match told["kind"]:
+        case "non_determinism":
+            return NonDeterminism(**values)
+        case "blocked":
+            return WorkflowBlocked(**values)
+        case "impure":
+            return Impure(**values)
+        case _:
+            return NotReplayable(values["text"])

@@ -1,0 +1,133 @@
+"""Histories as plain JSON: exported from the database, and read back for a replay."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from durable.client.handle import Handle
+from durable.flow import look
+from durable.kernel.events import Event, EventType
+from durable.testing.errors import NotReplayable
+
+FORMAT = 1
+_PAGE = 1_000
+_BEGINNINGS = frozenset({EventType.WORKFLOW_STARTED, EventType.WORKFLOW_REOPENED})
+
+Exported: TypeAlias = dict[str, Any]
+Source: TypeAlias = Mapping[str, Any] | str | PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """A history that was read. `origin` says where it came from, for people."""
+
+    workflow_id: uuid.UUID
+    type: str
+    lease: int
+    events: tuple[Event, ...]
+    origin: str
+    exported: Exported
+
+
+def export_history(workflow: Handle[Any] | uuid.UUID | str) -> Exported:
+    """A workflow's whole history as plain JSON, payloads included as the codec wrote them.
+
+    `json.dump` it into a file beside your tests, and `replay` the file. Raises `WorkflowNotFound`.
+    """
+    workflow_id = workflow.id if isinstance(workflow, Handle) else uuid.UUID(str(workflow))
+    found = look.snapshot(workflow_id)
+    events = events_of(workflow_id)
+    return {
+        "format": FORMAT,
+        "workflow_id": str(workflow_id),
+        "type": found.type,
+        "status": found.status.value,
+        "lease": lease_of(events),
+        "events": [_exported(event) for event in events],
+    }
+
+
+def read(source: Source) -> History:
+    """Read an exported history: the dictionary itself, its JSON text, or the path of a file that holds it.
+
+    Raises `NotReplayable` for anything else, and for a single activity, which has no code to replay.
+    """
+    origin, data = _loaded(source)
+    try:
+        known = data["format"] == FORMAT
+        history = History(
+            workflow_id=uuid.UUID(data["workflow_id"]),
+            type=data["type"],
+            lease=data["lease"],
+            events=tuple(_event(event) for event in data["events"]),
+            origin=origin,
+            exported=dict(data),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise NotReplayable(f"{origin} is no exported history ({type(error).__name__}: {error}).") from error
+    if not known:
+        raise NotReplayable(f"{origin} has the format {data['format']!r}; this version reads {FORMAT}.")
+    if not history.events:
+        raise NotReplayable(f"{origin} has no events.")
+    if "input" not in history.events[0].data:
+        raise NotReplayable(f"{origin} is the history of a single activity ({history.type}): it has no code to replay.")
+    return history
+
+
+def events_of(workflow_id: uuid.UUID) -> list[Event]:
+    """All events of a workflow, in order."""
+    events: list[Event] = []
+    while page := look.history(workflow_id, after=events[-1].seq if events else 0, limit=_PAGE):
+        events += page
+    return events
+
+
+def lease_of(events: Sequence[Event]) -> int:
+    """The number of the current lease: each start and each reopening begins one."""
+    return sum(event.type in _BEGINNINGS for event in events)
+
+
+def of_current_lease(events: Sequence[Event]) -> Sequence[Event]:
+    """The events since the current lease began."""
+    at = max((index for index, event in enumerate(events) if event.type in _BEGINNINGS), default=0)
+    return events[at:]
+
+
+def _loaded(source: Source) -> tuple[str, Mapping[str, Any]]:
+    if isinstance(source, Mapping):
+        return "The given history", source
+    origin, text = "The given text", str(source)
+    try:
+        if not text.lstrip().startswith("{"):
+            origin = text
+            text = Path(source).read_text(encoding="utf-8")
+        data = json.loads(text)
+    except (OSError, ValueError) as error:
+        raise NotReplayable(f"{origin} can not be read: {error}.") from error
+    if not isinstance(data, dict):
+        raise NotReplayable(f"{origin} holds a {type(data).__name__}, not an exported history.")
+    return origin, data
+
+
+def _exported(event: Event) -> dict[str, Any]:
+    shown: dict[str, Any] = {"seq": event.seq, "type": event.type.value, "at": event.recorded_at.isoformat()}
+    if event.ordinal is not None:
+        shown["ordinal"] = event.ordinal
+    return {**shown, "data": event.data}
+
+
+def _event(data: Mapping[str, Any]) -> Event:
+    return Event(
+        seq=data["seq"],
+        type=EventType(data["type"]),
+        data=data["data"],
+        recorded_at=datetime.fromisoformat(data["at"]),
+        ordinal=data.get("ordinal"),
+    )

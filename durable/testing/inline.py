@@ -1,0 +1,232 @@
+"""A worker of one thread, the caller's: turns, claims, handlers and acknowledgements one after another."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from django.db import Error as DatabaseFault
+from django.db import connections, transaction
+
+from durable import clock
+from durable.conf import settings
+from durable.flow import abandon, acknowledge, claim, postpone, reconcile, turn
+from durable.flow.transaction import Fault, classify
+from durable.kernel.cache import Cache
+from durable.kernel.failure import describe
+from durable.outcomes import (
+    AckOutcome,
+    Cancelled,
+    Cause,
+    Claim,
+    Completed,
+    Ending,
+    Failed,
+    Failure,
+    ReconcileReport,
+    RetryLater,
+    TurnReport,
+)
+from durable.testing.doubles import Standing
+from durable.testing.errors import NeverIdle
+from durable.worker import execute, transactional
+from durable.worker.acks import ABANDON_DELAY, WAITS_US
+from durable.worker.delivery import Delivery
+from durable.worker.execute import AckFailed, Call, Committed, GiveUp, Outcome, PutOff
+
+NAME = "durable.testing"
+MOST_ROUNDS = 100_000
+PATIENCE = 5
+"""Errors of the store, one after another, behind which it goes on."""
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was done so far."""
+
+    turns: int = 0
+    attempts: int = 0
+    retried: int = 0
+    closed: int = 0
+    faults: list[str] = field(default_factory=list)
+
+
+class Inline:
+    """Does what a worker does, with `concurrency` slots, on this thread and its connections.
+
+    Works inside a transaction of the test's. Errors of the store that are worth a retry are noted, and it goes on as a
+    worker would, without waiting; others are raised. Back-off has no chance in it: the jitter is that of a fixed seed.
+    """
+
+    def __init__(self, cache: Cache, *, slots: int | None = None) -> None:
+        self.tally = Tally()
+        self._cache = cache
+        self._slots = slots or settings.concurrency
+        self._rng = random.Random(0)
+        self._troubles = 0
+
+    def work(self) -> None:
+        """Run everything that is due now, until nothing is. Raises `NeverIdle`."""
+        for _ in range(MOST_ROUNDS):
+            turned = self._turn()
+            claims = self._claim()
+            for one in claims:
+                self._deliver(one)
+            if not turned and not claims and not self._reconcile():
+                return
+        raise NeverIdle(MOST_ROUNDS)
+
+    # --- verbs ---
+
+    def _turn(self) -> bool:
+        report = self._tried(
+            "turn", lambda: turn.turn(cache=self._cache, queues=None, limit=100, note=_note), failed=None
+        )
+        if report is None:
+            return True
+        self.tally.turns += report.workflows
+        self.tally.closed += report.closed
+        return report != TurnReport()
+
+    def _claim(self) -> list[Claim]:
+        for take in (self._take, self._take_suspect):
+            taken: Sequence[Claim] = self._tried("claim", take, failed=())
+            if taken:
+                return list(taken)
+        return []
+
+    def _take(self) -> list[Claim]:
+        return claim.claim(worker=NAME, limit=self._slots, queues=None, lease_for=settings.lease_for)
+
+    def _take_suspect(self) -> list[Claim]:
+        return claim.claim_suspect(worker=NAME, queues=None, lease_for=settings.lease_for)
+
+    def _reconcile(self) -> bool:
+        report = self._tried("reconcile", reconcile.reconcile, failed=ReconcileReport())
+        return bool(report.rearmed or report.settled or report.dead_lettered)
+
+    def _tried(self, verb: str, call: Callable[[], Answer], *, failed: Answer) -> Answer:
+        try:
+            answer = call()
+        except DatabaseFault as error:
+            self._troubles += 1
+            if classify(error) is Fault.PERMANENT or self._troubles > PATIENCE:
+                raise
+            self._note_fault(verb, error)
+            return failed
+        self._troubles = 0
+        return answer
+
+    def _note_fault(self, verb: str, error: BaseException) -> None:
+        self.tally.faults.append(f"{verb}: {type(error).__qualname__}: {error}")
+
+    # --- one delivery ---
+
+    def _deliver(self, one: Claim) -> None:
+        outcome = self._attempt(one)
+        match outcome:
+            case Completed() | Failed() | RetryLater() | Cancelled():
+                self._acknowledge(outcome)
+            case Committed():
+                if outcome.outcome is AckOutcome.ACKNOWLEDGED and one.single:
+                    self.tally.closed += 1
+            case GiveUp():
+                self._abandon(one, cause=outcome.cause, failure=outcome.failure, delay=None)
+            case AckFailed():
+                self._abandon(one, cause=Cause.ACK_ABANDONED, failure=outcome.failure, delay=ABANDON_DELAY)
+            case PutOff():
+                delay = outcome.delay
+                self._given_back("postpone", lambda: postpone.postpone(one, delay=delay))
+
+    def _attempt(self, one: Claim) -> Outcome:
+        prepared = execute.prepare(one, rng=self._rng)
+        if not isinstance(prepared, Call):
+            return prepared
+        standing = Standing(prepared)
+        call, delivery = standing.call, Delivery(one)
+        delivery.begin()
+        self.tally.attempts += 1
+        if call.definition.transactional:
+            outcome = transactional.run(call, delivery, wait=_no_wait)
+        else:
+            with _savepoints() as mend:
+                outcome = execute.perform(call, delivery)
+                mend()
+        if standing.interruption is not None:
+            raise standing.interruption
+        if not isinstance(outcome, Committed) and _overran(call, delivery.started_at):
+            outcome = call.timed_out(delivery)
+        return outcome
+
+    def _acknowledge(self, ending: Ending) -> None:
+        """The policy of the worker's acknowledgements, but for its waits."""
+        for last in (*[False] * len(WAITS_US), True):
+            try:
+                outcome = acknowledge.acknowledge([ending])[0]
+            # Whatever the acknowledgement raises is classified; what the classifier does not know is permanent.
+            except Exception as error:  # noqa: BLE001
+                self._note_fault("acknowledge", error)
+                if last or classify(error) is Fault.PERMANENT:
+                    self._abandon(ending.claim, cause=Cause.ACK_ABANDONED, failure=describe(error), delay=ABANDON_DELAY)
+                    return
+                continue
+            if outcome is AckOutcome.ACKNOWLEDGED:
+                again = isinstance(ending, RetryLater)
+                self.tally.retried += again
+                self.tally.closed += ending.claim.single and not again
+            return
+
+    def _abandon(self, one: Claim, *, cause: Cause, failure: Failure, delay: timedelta | None) -> None:
+        self._given_back("abandon", lambda: abandon.abandon(one, cause=cause, failure=failure, delay=delay))
+
+    def _given_back(self, verb: str, give_back: Callable[[], object]) -> None:
+        try:
+            give_back()
+        except DatabaseFault as error:
+            # As in a worker: the lease runs out, and the reconciler takes over.
+            self._note_fault(verb, error)
+
+
+def _overran(call: Call, started_at: datetime | None) -> bool:
+    """`start_to_close` by the frozen clock: a handler, or its fake, that moves the clock behind it was too slow."""
+    if call.start_to_close is None or started_at is None or not clock.is_frozen():
+        return False
+    return clock.host_now() - started_at > call.start_to_close
+
+
+@contextmanager
+def _savepoints() -> Iterator[Callable[[], None]]:
+    """Within the test's own transactions, let a database error in a handler cost that attempt only.
+
+    A worker's handlers run without a transaction, where a failed statement leaves the connection in order; inside one,
+    PostgreSQL refuses everything that follows. `mend` goes back to the savepoint where that has happened.
+    """
+    open_ones = [c for c in connections.all(initialized_only=True) if c.connection is not None and c.in_atomic_block]
+    points = [(connection, transaction.savepoint(using=connection.alias)) for connection in open_ones]
+
+    def mend() -> None:
+        for connection, point in points:
+            try:
+                if connection.needs_rollback:
+                    raise DatabaseFault
+                transaction.savepoint_commit(point, using=connection.alias)
+            except DatabaseFault:
+                connection.needs_rollback = False
+                transaction.savepoint_rollback(point, using=connection.alias)
+
+    yield mend
+
+
+def _note(workflow_id: uuid.UUID | None) -> None:
+    """A process that dies in a workflow's code takes the test with it: nobody is left to read a note."""
+
+
+def _no_wait(microseconds: int) -> None:
+    """Within one thread nothing changes by waiting."""

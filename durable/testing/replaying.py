@@ -1,0 +1,132 @@
+"""`replay`: an exported history against today's code, here and in fresh processes."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from durable.conf import settings
+from durable.errors import NonDeterminism
+from durable.kernel.definitions import WorkflowDefinition
+from durable.kernel.events import CLOSING, INPUTS, RECORDS, Event, EventType
+from durable.kernel.execution import Execution, Limits
+from durable.kernel.registry import registry
+from durable.testing import fresh, histories
+from durable.testing.histories import Source
+from durable.testing.watch import watching
+
+HASH_SEEDS = (1, 2)
+_SLOWER = 20
+"""Watched code takes this much longer at most; the limit of CPU time grows with it."""
+
+_BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """A history that today's code repeats.
+
+    `drift` counts calls that the code makes in another order than recorded, within one activation: the engine accepts
+    it, and matches them. `closed` is the event that ended the workflow, None while it is live.
+    """
+
+    workflow_id: uuid.UUID
+    type: str
+    events: int
+    drift: int
+    closed: EventType | None
+
+
+def replay(
+    history: Source, workflow: WorkflowDefinition[Any, Any] | None = None, *, hash_seeds: Sequence[int] = HASH_SEEDS
+) -> Replayed:
+    """Replay an exported history (dictionary, JSON text or path) against today's code, and raise where they differ.
+
+    In this process, and then in a fresh one for each of `hash_seeds` (its `PYTHONHASHSEED`), where nothing is warm and
+    sets have another order. `workflow` is the code; else the registered workflow of the history's type. Writes nothing
+    and needs no database. What the code ends with is compared as well.
+
+    Raises `NonDeterminism` (`WorkflowBlocked` for what else the code can not go on behind), `Impure` for a call of a
+    clock, of randomness, of files, of the network or of threads, even if it changed nothing this time, and
+    `NotReplayable` when there is nothing to replay, or no way to find the code in a fresh process.
+    """
+    return replay_all([history], workflow, hash_seeds=hash_seeds)[0]
+
+
+def replay_all(
+    sources: Sequence[Source],
+    workflow: WorkflowDefinition[Any, Any] | None = None,
+    *,
+    hash_seeds: Sequence[int] = HASH_SEEDS,
+) -> list[Replayed]:
+    """As `replay`, for many histories: they share the fresh processes. The error's note names the history."""
+    read = [histories.read(source) for source in sources]
+    definitions = [workflow or registry.workflow(history.type) for history in read]
+    answers = []
+    for history, definition in zip(read, definitions, strict=True):
+        try:
+            answers.append(replay_here(history.exported, definition))
+        except Exception as error:
+            error.add_note(f"While replaying {history.origin}.")
+            raise
+    jobs = [fresh.job(history, definition) for history, definition in zip(read, definitions, strict=True)]
+    for seed in hash_seeds:
+        fresh.replay(jobs, hash_seed=seed)
+    return answers
+
+
+def replay_here(history: Source, workflow: WorkflowDefinition[Any, Any] | None = None) -> Replayed:
+    """As `replay`, in this process only: for code that no other process can import."""
+    read = histories.read(history)
+    definition = workflow or registry.workflow(read.type)
+    events = histories.of_current_lease(read.events)
+    closed = next((event.type for event in read.events if event.type in CLOSING), None)
+    drift = 0
+    if has_begun(events):
+        with unfed(definition, workflow_id=read.workflow_id, lease=read.lease) as execution:
+            with watching():
+                execution.replay(events)
+            _compare_ends(execution, events[-1])
+            drift = execution.drift
+    return Replayed(read.workflow_id, read.type, len(read.events), drift, closed)
+
+
+def has_begun(events: Sequence[Event]) -> bool:
+    """Whether the code of a workflow has run at all."""
+    return any(event.type in _BEGUN for event in events)
+
+
+@contextmanager
+def unfed(definition: WorkflowDefinition[Any, Any], *, workflow_id: uuid.UUID, lease: int) -> Iterator[Execution]:
+    """The code of a workflow, ready for its history; closed at the end of the block."""
+    cpu_for = settings.turn_cpu_for
+    execution = Execution.begin(
+        definition,
+        workflow_id=workflow_id,
+        lease=lease,
+        codec=settings.codec(),
+        limits=Limits(cpu_for=None if cpu_for is None else cpu_for * _SLOWER, max_events=settings.max_history_events),
+        cpu_clock=time.thread_time,
+    )
+    try:
+        yield execution
+    finally:
+        execution.close()
+
+
+def _compare_ends(execution: Execution, last: Event) -> None:
+    """The engine compares how a workflow ends; a test wants to know with what as well."""
+    main = execution.loop.main
+    if main is None or not main.done() or main.cancelled():
+        return
+    error = main.exception()
+    if last.type is EventType.WORKFLOW_COMPLETED and error is None:
+        hint = execution.definition.result_hint
+        asked = execution.codec.encode(main.result(), hint, path="result")
+        recorded = last.data["result"]
+        if asked != recorded:
+            raise NonDeterminism(position=last.seq, recorded=f"the result {recorded}", asked=f"the result {asked}")

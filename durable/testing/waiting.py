@@ -1,0 +1,68 @@
+"""Why a workflow goes no further, in words."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from durable.errors import NonDeterminism, WorkflowBlocked
+from durable.flow import look
+from durable.kernel.events import Event, EventType
+from durable.kernel.registry import registry
+from durable.outcomes import OutboxStatus, Snapshot, WorkflowStatus
+from durable.testing import histories, replaying
+
+if TYPE_CHECKING:
+    from durable.store.reads import PendingRow
+
+
+def blocked(found: Snapshot) -> WorkflowBlocked:
+    """The error that a blocked workflow was blocked by, as its history tells it."""
+    marks = [e for e in histories.events_of(found.id) if e.type is EventType.WORKFLOW_BLOCKED]
+    data = dict(marks[-1].data) if marks else {}
+    if {"position", "recorded", "asked"} <= set(data):
+        return NonDeterminism(position=data["position"], recorded=data["recorded"], asked=data["asked"])
+    return WorkflowBlocked(found.blocked_reason, data)
+
+
+def words(workflow_id: uuid.UUID, *, skipped: timedelta | None) -> tuple[str, ...]:
+    """What a workflow waits for: signals, activities, moments. `skipped` is the span that a test would jump at most."""
+    found = look.snapshot(workflow_id)
+    if found.status is WorkflowStatus.PAUSED:
+        return ("somebody to resume it: it is paused",)
+    told = [_of_row(row) for row in look.pending(workflow_id)]
+    events = histories.events_of(workflow_id)
+    if not found.single:
+        told += _of_code(found, events, skipped)
+    return tuple(told) or ("something that nothing will bring: an Event, a Queue or a Future that no task sets",)
+
+
+def _of_row(row: PendingRow) -> str:
+    shown = f"activity {row.ordinal} ({row.activity})"
+    match row.status:
+        case OutboxStatus.FAILED:
+            return f"{shown}, which is a dead letter ({row.cause}) that nobody redrives"
+        case OutboxStatus.CLAIMED:
+            return f"{shown}, which {row.worker or 'nobody'} holds"
+        case _:
+            return f"{shown}, which is due at {row.due.isoformat()}{_error(row)}"
+
+
+def _error(row: PendingRow) -> str:
+    return "" if row.last_error is None else f" after {row.last_error.type}: {row.last_error.message}"
+
+
+def _of_code(found: Snapshot, events: list[Event], skipped: timedelta | None) -> Iterator[str]:
+    if not replaying.has_begun(events):
+        yield "its start, which is not due yet"
+        return
+    definition, lease = registry.workflow(found.type), histories.lease_of(events)
+    with replaying.unfed(definition, workflow_id=found.id, lease=lease) as execution:
+        execution.replay(histories.of_current_lease(events))
+        for name in execution.mailbox.awaited():
+            yield f"the signal {name!r}"
+        timer = execution.next_timer()
+        if timer is not None and skipped is not None:
+            yield f"{timer.due.isoformat()}, which is more than {skipped} away"
