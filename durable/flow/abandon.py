@@ -31,10 +31,10 @@ def abandon(claim: Claim, *, cause: Cause, failure: Failure | None = None, delay
     def body(connection: BaseDatabaseWrapper) -> GiveBack:
         owners = workflows.lock(connection, [claim.workflow_id] if may_end or claim.single else [])
         rows = outbox.lock(connection, [claim.row_id])
-        items = work_items.lock(connection, {claim.row_id: claim.token})
-        if claim.row_id not in items:
+        item = work_items.lock(connection, [(claim.row_id, claim.token)]).get((claim.row_id, claim.token))
+        if item is None:
             return GiveBack.TOKEN_MISSING
-        row, item = rows[claim.row_id], items[claim.row_id]
+        row = rows[claim.row_id]
         work_items.delete(connection, [claim.row_id])
         error = None if failure is None else failure.as_data()
         outbox.record_failures(

@@ -79,17 +79,24 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
 def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:
     owners = workflows.lock(connection, {e.claim.workflow_id for e in endings if e.claim.single or _is_held(e)})
     rows = outbox.lock(connection, [e.claim.row_id for e in endings])
-    items = work_items.lock(connection, {e.claim.row_id: e.claim.token for e in endings})
-    valid = [_heeding(e, items[e.claim.row_id].asked_to_cancel) for e in endings if e.claim.row_id in items]
+    items = work_items.lock(connection, [(e.claim.row_id, e.claim.token) for e in endings])
+    work_items.delete(connection, [row_id for row_id, _ in items])
+    outcomes: list[AckOutcome] = []
+    valid: list[Ending] = []
+    for e in endings:
+        # A token is good for one ending: a second one of the same delivery is as late as in a batch of its own.
+        item = items.pop((e.claim.row_id, e.claim.token), None)
+        outcomes.append(AckOutcome.TOKEN_MISSING if item is None else AckOutcome.ACKNOWLEDGED)
+        if item is not None:
+            valid.append(_heeding(e, item.asked_to_cancel))
     if valid:
-        work_items.delete(connection, list(items))
         _close_rows(connection, valid)
         _hand_over(connection, [e for e in valid if not _is_held(e)], owners)
         held = [e for e in valid if _is_held(e)]
         if held:
             at = clock.database_now(connection)
             dead_letters.bury(connection, [_death(e, owners, rows) for e in held], at=at)
-    return [AckOutcome.ACKNOWLEDGED if e.claim.row_id in items else AckOutcome.TOKEN_MISSING for e in endings]
+    return outcomes
 
 
 def _is_held(ending: Ending) -> bool:

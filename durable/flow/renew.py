@@ -23,14 +23,15 @@ def renew(held: Sequence[Held], *, lease_for: timedelta) -> list[Renewal]:
 
     def body(connection: BaseDatabaseWrapper) -> list[Renewal]:
         locked = work_items.lock_free(connection, held)
-        work_items.extend(connection, [h for h in held if h.row_id in locked], lease_for=lease_for)
-        unlocked = [h for h in held if h.row_id not in locked]
+        work_items.extend(connection, [h for h in held if (h.row_id, h.token) in locked], lease_for=lease_for)
+        unlocked = [h for h in held if (h.row_id, h.token) not in locked]
         there = work_items.still_there(connection, unlocked) if unlocked else set()
         answers = []
         for h in held:
-            if h.row_id not in locked:
-                answers.append(Renewal.BUSY if h.row_id in there else Renewal.LOST)
-            elif locked[h.row_id].asked_to_cancel:
+            delivery = (h.row_id, h.token)
+            if delivery not in locked:
+                answers.append(Renewal.BUSY if delivery in there else Renewal.LOST)
+            elif locked[delivery].asked_to_cancel:
                 answers.append(Renewal.CANCEL_REQUESTED)
             else:
                 answers.append(Renewal.RENEWED)

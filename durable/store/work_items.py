@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -31,19 +32,28 @@ class LockedItem:
 _FIELDS = ("outbox_row_id", "workflow_id", "lock_token", "worker", "cancel_requested_at", "heartbeat", "single")
 
 
-def lock(connection: BaseDatabaseWrapper, tokens: Mapping[int, uuid.UUID]) -> dict[int, LockedItem]:
+Delivery = tuple[int, uuid.UUID]
+"""Row id and token: one delivery and no other. A process may hold two deliveries of one row, of which one is lost."""
+
+
+def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
     """Lock, in id order, the items that still carry the given tokens; the others are missing in the answer."""
+    wanted = set(deliveries)
     rows = (
         WorkItem.objects.using(connection.alias)
         .select_for_update()
-        .filter(outbox_row_id__in=list(tokens), lock_token__in=set(tokens.values()))
+        .filter(outbox_row_id__in={row_id for row_id, _ in wanted}, lock_token__in={token for _, token in wanted})
         .order_by("outbox_row_id")
         .values_list(*_FIELDS)
     )
+    return _by_delivery(rows, wanted)
+
+
+def _by_delivery(rows: Iterable[tuple[Any, ...]], wanted: set[Delivery]) -> dict[Delivery, LockedItem]:
     return {
-        row[0]: LockedItem(row[0], row[1], row[2], row[3], row[4] is not None, row[5], row[6])
+        (row[0], row[2]): LockedItem(row[0], row[1], row[2], row[3], row[4] is not None, row[5], row[6])
         for row in rows
-        if row[2] == tokens[row[0]]
+        if (row[0], row[2]) in wanted
     }
 
 
@@ -101,32 +111,27 @@ def ask_to_cancel(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> No
 _HELD = sql.RowSet([("id", "bigint"), ("token", "uuid"), ("heartbeat", "text")])
 
 
-def lock_free(connection: BaseDatabaseWrapper, held: Sequence[Held]) -> dict[int, LockedItem]:
+def lock_free(connection: BaseDatabaseWrapper, held: Sequence[Held]) -> dict[Delivery, LockedItem]:
     """Lock, in id order, those of the held items that nobody else has locked and that still carry their token."""
-    tokens = {h.row_id: h.token for h in held}
+    wanted = {(h.row_id, h.token) for h in held}
     rows = (
         WorkItem.objects.using(connection.alias)
         .select_for_update(skip_locked=True)
-        .filter(outbox_row_id__in=list(tokens), lock_token__in=set(tokens.values()))
+        .filter(outbox_row_id__in={h.row_id for h in held}, lock_token__in={h.token for h in held})
         .order_by("outbox_row_id")
         .values_list(*_FIELDS)
     )
-    return {
-        row[0]: LockedItem(row[0], row[1], row[2], row[3], row[4] is not None, row[5], row[6])
-        for row in rows
-        if row[2] == tokens[row[0]]
-    }
+    return _by_delivery(rows, wanted)
 
 
-def still_there(connection: BaseDatabaseWrapper, held: Sequence[Held]) -> set[int]:
+def still_there(connection: BaseDatabaseWrapper, held: Sequence[Held]) -> set[Delivery]:
     """Look, without locks, which of the held items still carry their token."""
-    tokens = {h.row_id: h.token for h in held}
     rows = (
         WorkItem.objects.using(connection.alias)
-        .filter(outbox_row_id__in=list(tokens))
+        .filter(outbox_row_id__in={h.row_id for h in held})
         .values_list("outbox_row_id", "lock_token")
     )
-    return {row_id for row_id, token in rows if tokens[row_id] == token}
+    return set(rows) & {(h.row_id, h.token) for h in held}
 
 
 def extend(connection: BaseDatabaseWrapper, held: Sequence[Held], *, lease_for: timedelta) -> None:

@@ -25,20 +25,20 @@ def uncounted(connection: BaseDatabaseWrapper, claims: Sequence[Claim], *, delay
     """
     owners = workflows.lock(connection, {c.workflow_id for c in claims if c.single})
     outbox.lock_ids(connection, [c.row_id for c in claims])
-    items = work_items.lock(connection, {c.row_id: c.token for c in claims})
-    work_items.delete(connection, list(items))
+    items = work_items.lock(connection, [(c.row_id, c.token) for c in claims])
+    work_items.delete(connection, [row_id for row_id, _ in items])
     stopped = [item for item in items.values() if item.asked_to_cancel]
     if stopped:
         close_cancelled(connection, stopped, owners, at=clock.database_now(connection))
     outbox.give_back(
         connection,
         [
-            Return(c.row_id, delay, deliveries=-1, suspect=int(c.suspect), heartbeat=items[c.row_id].heartbeat)
+            Return(c.row_id, delay, deliveries=-1, suspect=int(c.suspect), heartbeat=item.heartbeat)
             for c in claims
-            if c.row_id in items and not items[c.row_id].asked_to_cancel
+            if (item := items.get((c.row_id, c.token))) is not None and not item.asked_to_cancel
         ],
     )
-    return [_outcome(items.get(c.row_id)) for c in claims]
+    return [_outcome(items.get((c.row_id, c.token))) for c in claims]
 
 
 def close_cancelled(
