@@ -110,5 +110,5 @@ class StoreUnavailable(RedriveRefused):
             else "nothing was changed"
         )
         super().__init__(
-            f"The database could not be reached: {told}.", cause=str(cause), outcome_unknown=outcome_unknown
+            f"The database did not carry this out: {told}.", cause=str(cause), outcome_unknown=outcome_unknown
         )

@@ -8,11 +8,11 @@ from typing import Any
 import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.errors import AlreadyJudged, RedriveRefused, StoreUnavailable
+from durable.errors import AlreadyJudged, OptionInvalid, RedriveRefused, RowNotFound
 from durable.flow import transaction
-from durable.flow.steps import closing, selecting
+from durable.flow.steps import closing, reasons, selecting
 from durable.flow.steps.changing import Change
-from durable.flow.steps.selecting import RowsOrFilter
+from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
 from durable.outcomes import Discarded, Failure, Then, WorkflowStatus
@@ -32,18 +32,19 @@ class _Discard(Change[Discarded]):
 
     def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
         where = {"lease": workflow.lease, "ordinal": self.ordinal}
-        redrives.lock_row(connection, workflow.id, **where)
-        activity, _ = redrives.budgets(connection, workflow.id, **where)
+        letter = redrives.lock_row(connection, workflow.id, **where)
+        if letter is None:
+            raise RowNotFound(workflow.id, self.ordinal)
         moved = self.must_have_moved(connection, workflow, redrives.discard(connection, workflow.id, **where))
         was_judged = moved.was_delivered or recorded > 0
         self.record(connection, moved.row_id, mode=f"discard_{self.then}", was_judged=was_judged)
         event = self.marker(connection, workflow, EventType.ACTIVITY_DISCARDED, then=self.then, was_judged=was_judged)
-        failure = Failure("Discarded", f"{activity} was discarded: {self.reason}")
+        failure = Failure("Discarded", f"{letter.activity} was discarded: {self.reason}")
         if was_judged or not workflow.single:
             history.append(connection, [(workflow.id, event)])
             workflows.note_seq(connection, workflow.id, event.seq)
             if not was_judged:
-                messages.insert(connection, [self._message(workflow, failure)])
+                messages.insert(connection, self._messages(workflow, failure, letter.attempts))
         elif self.then == "fail":
             closing.end(
                 connection,
@@ -70,12 +71,17 @@ class _Discard(Change[Discarded]):
     def held_back(self) -> RedriveRefused:
         return AlreadyJudged(self.workflow_id, self.ordinal)
 
-    def _message(self, workflow: LockedWorkflow, failure: Failure) -> NewMessage:
-        if self.then == "fail":
-            payload = wire.dump({"failure": failure.as_data(), "attempts": 0})
-            return NewMessage(workflow.id, workflow.lease, MessageKind.FAILED, payload, self.ordinal)
-        payload = wire.dump({"reason": self.reason, "actor": self.actor_text})
-        return NewMessage(workflow.id, workflow.lease, MessageKind.CANCEL, payload)
+    def _messages(self, workflow: LockedWorkflow, failure: Failure, attempts: int) -> list[NewMessage]:
+        """What the workflow is told. A request to cancel comes with the failure behind it: code that goes on waiting
+        all the same (it shields the activity, or cleans up with it after an earlier request) would wait for ever.
+        """
+        told = []
+        if self.then == "cancel":
+            payload = wire.dump({"reason": self.reason, "actor": self.actor_text})
+            told.append(NewMessage(workflow.id, workflow.lease, MessageKind.CANCEL, payload))
+        payload = wire.dump({"failure": failure.as_data(), "attempts": attempts})
+        told.append(NewMessage(workflow.id, workflow.lease, MessageKind.FAILED, payload, self.ordinal))
+        return told
 
 
 def discard(workflow_id: uuid.UUID, ordinal: int, *, reason: str, then: Then = "fail", actor: Any = None) -> Discarded:
@@ -84,7 +90,7 @@ def discard(workflow_id: uuid.UUID, ordinal: int, *, reason: str, then: Then = "
     A judged one is only closed. A held one still has a workflow that waits: under `then="fail"` the activity fails
     there, under `"cancel"` the workflow is asked to cancel itself (a single activity ends at once, either way). Commits
     together: the row, the audit row, a marker event, and what the workflow is told. Raises `RedriveRefused`, and
-    `ValueError` for an empty reason or another `then`.
+    `OptionInvalid` for an empty reason or another `then`.
     """
     _check(reason, then)
     return _one(workflow_id, ordinal, lease=None, then=then, actor=actor, reason=reason)
@@ -99,27 +105,18 @@ def discard_many(
     reached, the rest is not tried: each of them answers `StoreUnavailable`.
     """
     _check(reason, then)
-    outcomes: list[Discarded | RedriveRefused] = []
-    for place in selecting.each(rows_or_filter, transaction.reading):
-        if outcomes and isinstance(outcomes[-1], StoreUnavailable):
-            outcomes.append(StoreUnavailable(outcomes[-1].cause, outcome_unknown=False))
-            continue
-        try:
-            outcomes.append(
-                _one(place.workflow_id, place.ordinal, lease=place.lease, then=then, actor=actor, reason=reason)
-            )
-        except RedriveRefused as refusal:
-            outcomes.append(refusal)
-    return outcomes
+
+    def one(place: Place) -> Discarded:
+        return _one(place.workflow_id, place.ordinal, lease=place.lease, then=then, actor=actor, reason=reason)
+
+    meant = selecting.places(rows_or_filter, transaction.reading)
+    return selecting.each(meant, one, store_is_away=transaction.store_is_away)
 
 
 def _check(reason: str, then: str) -> None:
-    if not reason.strip():
-        raise ValueError("A discard needs a reason; it becomes part of the audit.")
+    reasons.demand(reason, of="a discard")
     if then not in ("fail", "cancel"):
-        raise ValueError(
-            f"then={then!r} is neither 'fail' (the activity fails) nor 'cancel' (the workflow is cancelled)."
-        )
+        raise OptionInvalid("then", then, "'fail' (the activity fails) or 'cancel' (the workflow is cancelled)")
 
 
 def _one(workflow_id: uuid.UUID, ordinal: int, *, lease: int | None, then: Then, actor: Any, reason: str) -> Discarded:

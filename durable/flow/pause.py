@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from durable.flow import transaction
-from durable.flow.steps import pausing
+from durable.flow.steps import pausing, reasons
 from durable.outcomes import WorkflowState
 
 logger = structlog.stdlib.get_logger("durable.flow")
@@ -18,8 +18,10 @@ def pause(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wor
     """Pause a running workflow. What is already out with a worker goes on; its result waits.
 
     Commits together: the event, the status, the mark on every row whatever its status, and its messages parked. Pausing
-    a paused one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`.
+    a paused one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a reason that
+    can not be stored.
     """
+    reasons.check(reason)
     state = transaction.own(lambda connection: pausing.pause(connection, workflow_id, actor=actor, reason=reason))
     logger.info("workflow.paused", workflow=str(workflow_id), reason=reason, actor=str(actor or ""))
     return state

@@ -11,11 +11,11 @@ import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import AlreadyJudged, HistoryRecordsOutcome, RedriveRefused, StoreUnavailable
+from durable.errors import AlreadyJudged, HistoryRecordsOutcome, OptionInvalid, RedriveRefused, RowNotFound
 from durable.flow import transaction
-from durable.flow.steps import budgets, selecting
+from durable.flow.steps import budgets, reasons, selecting
 from durable.flow.steps.changing import Change
-from durable.flow.steps.selecting import RowsOrFilter
+from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel.events import EventType
 from durable.outcomes import RedriveMode, Redriven, RedrivePreview, WorkflowStatus
 from durable.store import history, redrives, workflows
@@ -49,8 +49,9 @@ class _Redrive(Change[Redriven]):
                 activity_id = f"{workflow.id}:{workflow.lease}:{self.ordinal}"
                 raise HistoryRecordsOutcome(workflow.id, activity_id, self.ordinal)
             self.passed_over.append(HistoryRecordsOutcome.code)
-        redrives.lock_row(connection, workflow.id, lease=workflow.lease, ordinal=self.ordinal)
-        activity, options = redrives.budgets(connection, workflow.id, lease=workflow.lease, ordinal=self.ordinal)
+        letter = redrives.lock_row(connection, workflow.id, lease=workflow.lease, ordinal=self.ordinal)
+        if letter is None:
+            raise RowNotFound(workflow.id, self.ordinal)
         moved = redrives.revive(
             connection,
             workflow.id,
@@ -59,7 +60,7 @@ class _Redrive(Change[Redriven]):
             judged_too=int(forced),
             paused=int(workflow.status is WorkflowStatus.PAUSED),
             deliveries=settings.delivery_attempts,
-            attempts=budgets.attempts(activity, options),
+            attempts=budgets.attempts(letter.activity, letter.options),
             delay=self.delay,
         )
         moved = self.must_have_moved(connection, workflow, moved)
@@ -90,8 +91,8 @@ def redrive(
 
     Commits together: the row (pending, both budgets extended by a full one, attempts and errors kept), the audit row,
     and a marker event in the history. Answers the row and whether it had been judged. Raises `RedriveRefused` (the
-    first gate that refuses speaks; `StoreUnavailable` when the database did not answer), and `ValueError` for a forced
-    redrive without a reason. `actor` is a user or a text.
+    first gate that refuses speaks; `StoreUnavailable` when the database did not answer), and `OptionInvalid` for a
+    forced redrive without a reason. `actor` is a user or a text.
     """
     _check(mode, reason)
     return _one(workflow_id, ordinal, lease=None, mode=mode, actor=actor, reason=reason, delay=timedelta())
@@ -110,35 +111,31 @@ def redrive_many(
     `rows_or_filter`: outbox rows, pairs of workflow id and ordinal, or a `DeadLetterFilter`, which means the dead
     letters that match it now; what fails anew meanwhile is left out. The rows come due at most `per_second` a second
     (None: `REDRIVE_PER_SECOND`), the first at once. When the store can not be reached the rest is not tried: each of
-    them answers `StoreUnavailable`.
+    them answers `StoreUnavailable`, which is raised if not even the rows that are meant can be read.
     """
     _check(mode, reason)
     rate = settings.redrive_per_second if per_second is None else per_second
     if rate is not None and not rate > 0:
-        raise ValueError(f"per_second={per_second!r} is not a number above zero.")
-    outcomes: list[Redriven | RedriveRefused] = []
+        raise OptionInvalid("per_second", per_second, "a number above zero")
     moved = 0
-    for place in selecting.each(rows_or_filter, transaction.reading):
-        if outcomes and isinstance(outcomes[-1], StoreUnavailable):
-            outcomes.append(StoreUnavailable(outcomes[-1].cause, outcome_unknown=False))
-            continue
+
+    def one(place: Place) -> Redriven:
+        nonlocal moved
         delay = timedelta(seconds=moved / rate) if rate is not None else timedelta()
-        try:
-            outcomes.append(
-                _one(
-                    place.workflow_id,
-                    place.ordinal,
-                    lease=place.lease,
-                    mode=mode,
-                    actor=actor,
-                    reason=reason,
-                    delay=delay,
-                )
-            )
-            moved += 1
-        except RedriveRefused as refusal:
-            outcomes.append(refusal)
-    return outcomes
+        done = _one(
+            place.workflow_id,
+            place.ordinal,
+            lease=place.lease,
+            mode=mode,
+            actor=actor,
+            reason=reason,
+            delay=delay,
+        )
+        moved += 1
+        return done
+
+    meant = selecting.places(rows_or_filter, transaction.reading)
+    return selecting.each(meant, one, store_is_away=transaction.store_is_away)
 
 
 def preview_redrive(rows_or_filter: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE) -> RedrivePreview:
@@ -146,24 +143,21 @@ def preview_redrive(rows_or_filter: RowsOrFilter, *, mode: RedriveMode = Redrive
 
     At most 10,000 rows are judged; `capped` says that there are more. The gates speak again at the redrive itself.
     """
-    found: Counter[str] = Counter()
-    looked_at, capped = 0, False
-    eligible = int(mode is not RedriveMode.FORCED)
-    for verdicts in selecting.verdicts(rows_or_filter, transaction.reading, eligible=eligible, limit=PREVIEW_LIMIT + 1):
-        found.update(verdicts)
-        looked_at += len(verdicts)
-    if looked_at > PREVIEW_LIMIT:
-        capped, looked_at = True, PREVIEW_LIMIT
-    redrivable = found.pop("redrivable", 0)
-    return RedrivePreview(redrivable=redrivable, refused=dict(found), looked_at=looked_at, capped=capped)
+    answers, more = selecting.verdicts(
+        rows_or_filter, transaction.reading, eligible=int(mode is not RedriveMode.FORCED), limit=PREVIEW_LIMIT
+    )
+    refused = Counter(answers)
+    redrivable = refused.pop(redrives.REDRIVABLE, 0)
+    return RedrivePreview(redrivable=redrivable, refused=dict(refused), looked_at=len(answers), capped=more > 0)
 
 
 PREVIEW_LIMIT = 10_000
 
 
 def _check(mode: RedriveMode, reason: str) -> None:
-    if mode is RedriveMode.FORCED and not reason.strip():
-        raise ValueError("A forced redrive needs a reason; it becomes part of the audit.")
+    if mode is RedriveMode.FORCED:
+        reasons.demand(reason, of="a forced redrive")
+    reasons.check(reason)
 
 
 def _one(

@@ -8,7 +8,7 @@ from typing import Any
 import structlog
 
 from durable.flow import transaction
-from durable.flow.steps import pausing
+from durable.flow.steps import pausing, reasons
 from durable.outcomes import WorkflowState
 
 logger = structlog.stdlib.get_logger("durable.flow")
@@ -18,8 +18,10 @@ def resume(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wo
     """Resume a paused workflow. Timers that came due meanwhile fire at its next turn.
 
     Commits together: the event, the status, the mark off every row, its messages given back. Resuming a running one
-    changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`.
+    changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`,
+    `OptionInvalid` for a reason that can not be stored.
     """
+    reasons.check(reason)
     state = transaction.own(lambda connection: pausing.resume(connection, workflow_id, actor=actor, reason=reason))
     logger.info("workflow.resumed", workflow=str(workflow_id), reason=reason, actor=str(actor or ""))
     return state

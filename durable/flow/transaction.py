@@ -102,6 +102,16 @@ def engine_connection() -> BaseDatabaseWrapper:
     return connections[settings.database_alias]
 
 
+def store_is_away(error: BaseException) -> bool:
+    """Whether what comes next would meet the same error: the connection or the server is gone, full, or (SQLite) locked
+    as a whole. A lock on one row, a deadlock, or an error in one row's data says nothing about the next row.
+    """
+    fault = classify(error)
+    if fault is not Fault.RETRYABLE:
+        return fault is Fault.NEW_CONNECTION
+    return getattr(error.__cause__ or error, "sqlstate", None) not in _PASSING
+
+
 class Waits(Enum):
     """Whether lock waits of a transaction are bounded from its beginning."""
 
@@ -160,6 +170,8 @@ class InDoubt(Protocol[Made_co]):
 
     def find(self, connection: BaseDatabaseWrapper) -> Made_co | None: ...
 
+    # `find` takes the locks that `body` takes first, and clears `unconfirmed` when it is sure that nothing was made.
+
 
 def certain(change: InDoubt[Made_co]) -> Made_co:
     """Run `change.body` as `own` does; if the last try failed too, answer what it made after all, or raise
@@ -170,7 +182,7 @@ def certain(change: InDoubt[Made_co]) -> Made_co:
     except (DjangoDatabaseError, InterfaceError) as error:
         if change.unconfirmed:
             try:
-                found = reading(change.find)
+                found = own(change.find)
             except (DjangoDatabaseError, InterfaceError) as again:
                 logger.warning("transaction.outcome_unknown", error=str(again))
             else:

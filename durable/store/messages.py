@@ -63,9 +63,11 @@ def insert(connection: BaseDatabaseWrapper, new: Sequence[NewMessage]) -> None:
 def insert_for_live(
     connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, kind: MessageKind, payload: str, *, dedup: str | None
 ) -> int:
-    """Insert a message if the workflow is live; parked while it is paused or blocked. Answers how many went in.
+    """Insert a message if the workflow is live. Answers how many went in.
 
-    One statement: the look at the status and the insert can not be pulled apart. A message with a `dedup` that the
+    One statement: the look at the status and the insert can not be pulled apart. It is never parked here, also not for
+    a paused workflow: that is for the turn, which holds the workflow's lock. Parked by a caller whose transaction goes
+    on, it would come to light behind a resume that did not see it, and wait for ever. A message with a `dedup` that the
     workflow has already received is not inserted again.
     """
     now, now_params = clock.now_sql(connection)
@@ -73,7 +75,7 @@ def insert_for_live(
     return sql.execute(
         connection,
         "INSERT INTO durable_message (workflow_id, lease, kind, payload, visible_at, created_at, parked, dedup) "
-        f"SELECT id, lease, %s{text}, %s{text}, {now}, {now}, status = 'paused' OR blocked_reason <> '', %s{text} "
+        f"SELECT id, lease, %s{text}, %s{text}, {now}, {now}, false, %s{text} "
         "FROM durable_workflow WHERE id = %s AND status IN ('running', 'paused') ON CONFLICT DO NOTHING",
         [kind.value, payload, *now_params, *now_params, dedup, sql.param(connection, workflow_id)],
     )

@@ -34,16 +34,27 @@ class Standing:
     was_delivered: bool
 
 
-def lock_row(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int) -> int | None:
-    """Lock the row of an activity in a lease of its (locked) workflow; answers its id."""
-    row_id: int | None = (
+@dataclass(frozen=True, slots=True)
+class LockedLetter:
+    """What redrive and discard need to know of a row beforehand. Whether it is a dead letter, the write will say."""
+
+    activity: str
+    options: Any
+    attempts: int
+
+
+def lock_row(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int
+) -> LockedLetter | None:
+    """Lock the row of an activity in a lease of its (locked) workflow. None: there is no such row."""
+    found = (
         OutboxRow.objects.using(connection.alias)
         .select_for_update(no_key=True)
         .filter(workflow_id=workflow_id, lease=lease, ordinal=ordinal)
-        .values_list("id", flat=True)
+        .values_list("activity", "options", "attempts")
         .first()
     )
-    return row_id
+    return None if found is None else LockedLetter(found[0], found[1], found[2])
 
 
 def revive(
@@ -108,17 +119,6 @@ def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: 
     return None if found is None else Standing(OutboxStatus(found[0]), found[1])
 
 
-def budgets(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int) -> tuple[str, Any]:
-    """The activity's name and options, which say how large a full budget is. Empty when there is no such row."""
-    found = (
-        OutboxRow.objects.using(connection.alias)
-        .filter(workflow_id=workflow_id, lease=lease, ordinal=ordinal)
-        .values_list("activity", "options")
-        .first()
-    )
-    return ("", {}) if found is None else (found[0], found[1])
-
-
 def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
     """A row as operators get it back."""
     return OutboxRow.objects.using(connection.alias).get(id=row_id)
@@ -167,37 +167,62 @@ def recorded(connection: BaseDatabaseWrapper, audit_id: uuid.UUID) -> tuple[int,
     return (rows[0][0], bool(rows[0][1])) if rows else None
 
 
+REDRIVABLE = "redrivable"
+"""The verdict on a dead letter that every gate lets through."""
+
+_MEANT = sql.RowSet([("place", "int"), ("workflow_id", "uuid"), ("ordinal", "int"), ("lease", "int")])
+_LARGEST_ORDINAL = 2**31 - 1
+
+# One pass over the histories of a page: looked up row by row, a fan-out of 10,000 would read its history as often.
+_RECORDED = """
+LEFT JOIN (
+    SELECT DISTINCT e.workflow_id, e.ordinal FROM durable_event e JOIN durable_workflow ew ON ew.id = e.workflow_id
+    WHERE {owners} AND e.seq >= ew.lease_seq
+    AND e.type IN ('activity_completed', 'activity_failed', 'activity_cancelled')
+) AS recorded ON recorded.workflow_id = w.id AND recorded.ordinal = given.ordinal
+"""
 _VERDICT = """
 CASE
     WHEN w.id IS NULL THEN 'row_not_found'
     WHEN w.status NOT IN ('running', 'paused') THEN 'workflow_terminal'
-    WHEN r.lease <> w.lease THEN 'row_not_found'
-    WHEN {eligible} = 1 AND EXISTS (
-        SELECT 1 FROM durable_event e WHERE e.workflow_id = r.workflow_id AND e.seq >= w.lease_seq
-        AND e.ordinal = r.ordinal AND e.type IN ('activity_completed', 'activity_failed', 'activity_cancelled')
-    ) THEN 'history_records_outcome'
+    WHEN given.lease IS NOT NULL AND given.lease <> w.lease THEN 'row_not_found'
+    {recorded}
+    WHEN r.id IS NULL THEN 'row_not_found'
     WHEN r.status <> 'failed' THEN 'not_dead_lettered'
-    WHEN {eligible} = 1 AND r.failure_delivered THEN 'already_judged'
+    {judged}
     ELSE 'redrivable'
 END
 """
 
 
-def verdicts(connection: BaseDatabaseWrapper, row_ids: Sequence[int], *, eligible: int) -> dict[int, str]:
-    """What the gates would say of each row now: `redrivable`, or the code of the first refusal. Writes and locks
-    nothing.
+def verdicts(
+    connection: BaseDatabaseWrapper, keys: Sequence[tuple[uuid.UUID, int, int | None]], *, eligible: int
+) -> list[tuple[int | None, str]]:
+    """What the gates would say now of each (workflow, ordinal, lease; None: the current one), in order: the row's id,
+    where there is one, and `REDRIVABLE` or the code of the first refusal. `eligible` is 0 for a forced redrive. Writes
+    and locks nothing. One statement.
     """
-    if not row_ids:
-        return {}
-    condition, params = sql.among(connection, "r.id", row_ids)
-    verdict = _VERDICT.format(eligible=int(eligible))
+    recorded, judged, join = "", "", ""
+    params: sql.Params = []
+    if eligible:
+        recorded = "WHEN recorded.ordinal IS NOT NULL THEN 'history_records_outcome'"
+        judged = "WHEN r.failure_delivered THEN 'already_judged'"
+        owners, params = sql.among(connection, "e.workflow_id", {key[0] for key in keys})
+        join = _RECORDED.format(owners=owners)
+    # Ordinals count from 1: a number that no column holds is one that no row has.
+    given = [
+        (at, owner, ordinal if 0 < ordinal <= _LARGEST_ORDINAL else 0, lease)
+        for at, (owner, ordinal, lease) in enumerate(keys)
+    ]
     rows = sql.fetch(
         connection,
-        f"SELECT r.id, {verdict} FROM durable_outboxrow r LEFT JOIN durable_workflow w ON w.id = r.workflow_id "
-        f"WHERE {condition}",
-        params,
+        f"SELECT r.id, {_VERDICT.format(recorded=recorded, judged=judged)} FROM {_MEANT.source(connection)} "
+        "LEFT JOIN durable_workflow w ON w.id = given.workflow_id "
+        "LEFT JOIN durable_outboxrow r ON r.workflow_id = w.id AND r.lease = w.lease AND r.ordinal = given.ordinal "
+        f"{join} ORDER BY given.place",
+        [*_MEANT.params(connection, given), *params],
     )
-    return {row[0]: row[1] for row in rows}
+    return [(row[0], row[1]) for row in rows]
 
 
 def dead_letters(
@@ -233,25 +258,11 @@ def matching(connection: BaseDatabaseWrapper, wanted: DeadLetterFilter) -> Outbo
     return rows.filter(**{name: value for name, value in equal.items() if value is not None})
 
 
-def ids_matching(connection: BaseDatabaseWrapper, wanted: DeadLetterFilter, *, limit: int) -> list[int]:
-    """The ids of at most `limit` dead letters that match, oldest first."""
-    rows = matching(connection, wanted).order_by("dead_lettered_at", "id").values_list("id", flat=True)
-    return list(rows[:limit])
-
-
-_KEYS = sql.RowSet([("workflow_id", "uuid"), ("ordinal", "int"), ("lease", "int")])
-
-
-def ids_of(
-    connection: BaseDatabaseWrapper, keys: Sequence[tuple[uuid.UUID, int, int | None]]
-) -> dict[tuple[uuid.UUID, int, int | None], int]:
-    """The rows of (workflow, ordinal, lease); a lease of None means the workflow's current one."""
-    rows = sql.fetch(
-        connection,
-        "SELECT given.workflow_id, given.ordinal, given.lease, r.id "
-        f"FROM {_KEYS.source(connection)} JOIN durable_workflow w ON w.id = given.workflow_id "
-        "JOIN durable_outboxrow r ON r.workflow_id = w.id AND r.ordinal = given.ordinal "
-        "AND r.lease = coalesce(given.lease, w.lease)",
-        _KEYS.params(connection, keys),
+def places(
+    connection: BaseDatabaseWrapper, wanted: DeadLetterFilter, *, limit: int | None
+) -> list[tuple[uuid.UUID, int, int]]:
+    """Where at most `limit` of the dead letters that match stand, oldest first: (workflow, ordinal, lease)."""
+    rows = (
+        matching(connection, wanted).order_by("dead_lettered_at", "id").values_list("workflow_id", "ordinal", "lease")
     )
-    return {(sql.as_uuid(row[0]), row[1], row[2]): row[3] for row in rows}
+    return list(rows[:limit])

@@ -24,6 +24,8 @@ from durable.store.workflows import LockedWorkflow
 
 A = TypeVar("A", Redriven, Discarded)
 
+_LARGEST_ORDINAL = 2**31 - 1
+
 
 class Change(ABC, Generic[A]):
     """One change of one dead letter. The id of its audit row is chosen before the first try."""
@@ -56,17 +58,19 @@ class Change(ABC, Generic[A]):
 
     def body(self, connection: BaseDatabaseWrapper) -> A:
         """Everything that commits together: the first gate, the change, the audit, the marker."""
+        workflow = workflows.lock(connection, [self.workflow_id]).get(self.workflow_id)
         if self.unconfirmed:
-            found = self.find(connection)
+            found = self._made(connection)
             if found is not None:
                 return found
-        workflow = workflows.lock(connection, [self.workflow_id]).get(self.workflow_id)
         if workflow is None:
             raise RowNotFound(self.workflow_id, self.ordinal)
         if not workflow.is_live:
             raise WorkflowTerminal(self.workflow_id, workflow.status.value)
         if self.lease not in (None, workflow.lease):
             raise RowNotFound(self.workflow_id, self.ordinal)  # the row that was meant is of an earlier run
+        if not 0 < self.ordinal <= _LARGEST_ORDINAL:
+            raise RowNotFound(self.workflow_id, self.ordinal)  # a number that no column holds
         recorded = history.records_outcome(connection, self.workflow_id, since=workflow.lease_seq, ordinal=self.ordinal)
         row_id, was_judged = self.change(connection, workflow, recorded)
         answer: A = self._answer(redrives.row(connection, row_id), was_judged)
@@ -104,7 +108,16 @@ class Change(ABC, Generic[A]):
         """The refusal of a dead letter that only the statement's own condition on the marker kept back."""
 
     def find(self, connection: BaseDatabaseWrapper) -> A | None:
-        """What a try has made that could not learn whether its commit went through. After this, nothing is in doubt."""
+        """What a try has made that could not learn whether its commit went through. After this, nothing is in doubt.
+
+        Behind the workflow's lock: a server that has lost its client may still be committing what it was sent.
+        """
+        workflows.lock(connection, [self.workflow_id])
+        return self._made(connection)
+
+    def _made(self, connection: BaseDatabaseWrapper) -> A | None:
         found = redrives.recorded(connection, self.audit_id)
-        self.unconfirmed = ""
-        return None if found is None else self._answer(redrives.row(connection, found[0]), found[1])
+        if found is None:
+            self.unconfirmed = ""
+            return None
+        return self._answer(redrives.row(connection, found[0]), found[1])

@@ -83,6 +83,8 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
         ],
         at=at,
     )
+    # Their lease is closed by that: nothing of it stays a dead letter.
+    outbox.cancel(connection, [d.row.id for d in told if d.workflow.single])
     for d in deaths:
         logger.warning(
             "activity.dead_lettered",

@@ -1,17 +1,19 @@
-"""Which dead letters a bulk verb means: rows, places, or a filter that is read page by page. No `atomic` in here."""
+"""Which dead letters a bulk verb means (rows, places, or a filter), and going through them. No `atomic` in here."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from django.db import Error as DjangoDatabaseError
+from django.db import InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable import clock
+from durable.errors import NotDeadLettered, RedriveRefused, StoreUnavailable
 from durable.outcomes import DeadLetterFilter
 from durable.store import redrives
 
@@ -22,10 +24,12 @@ if TYPE_CHECKING:
 else:
     RowsOrFilter = object
 
-Read = Callable[[Callable[[BaseDatabaseWrapper], Any]], Any]
-"""How a page is read: the verb's own way of reading outside a transaction."""
+A = TypeVar("A")
 
-_PAGE = 500
+Read = Callable[[Callable[[BaseDatabaseWrapper], Any]], Any]
+"""How it is read: the verb's own way of reading outside a transaction."""
+
+_PAGE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,55 +39,71 @@ class Place:
     workflow_id: uuid.UUID
     ordinal: int
     lease: int | None
-    row_id: int | None
 
 
-def each(rows_or_filter: RowsOrFilter, read: Read) -> Iterator[Place]:
-    """The dead letters that are meant, oldest first for a filter. What fails anew while it is read is left out."""
-    if not isinstance(rows_or_filter, DeadLetterFilter):
-        for one in rows_or_filter:
-            yield _place(one)
-        return
-    wanted = _until_now(rows_or_filter, read)
-    after = None
-    while True:
-        page = read(partial(redrives.dead_letters, wanted=wanted, after=after, limit=_PAGE))
-        for row in page:
-            yield _place(row)
-        if len(page) < _PAGE:
-            return
-        last = page[-1]
-        assert last.dead_lettered_at is not None
-        after = (last.dead_lettered_at, last.id)
+def places(rows_or_filter: RowsOrFilter, read: Read, *, limit: int | None = None) -> list[Place]:
+    """The dead letters that are meant, oldest first for a filter; at most `limit`.
+
+    All of them are known before the first is changed: what fails anew meanwhile is not among them, and a store that
+    goes away in the middle hides none. Raises `StoreUnavailable` when they can not be read, `ValueError` for an id
+    that is none.
+    """
+    try:
+        if isinstance(rows_or_filter, DeadLetterFilter):
+            found = read(partial(redrives.places, wanted=rows_or_filter, limit=limit))
+            return [Place(*each) for each in found]
+        return [_place(one) for one in islice(rows_or_filter, limit)]
+    except (DjangoDatabaseError, InterfaceError) as error:
+        raise StoreUnavailable(error, outcome_unknown=False) from error
 
 
-def verdicts(rows_or_filter: RowsOrFilter, read: Read, *, eligible: int, limit: int) -> Iterator[list[str]]:
-    """What the gates would say of at most `limit` of them, page by page."""
-    if isinstance(rows_or_filter, DeadLetterFilter):
-        wanted = _until_now(rows_or_filter, read)
-        ids: Iterator[int] = iter(read(partial(redrives.ids_matching, wanted=wanted, limit=limit)))
-        while page := list(islice(ids, _PAGE * 4)):
-            found = read(partial(redrives.verdicts, row_ids=page, eligible=eligible))
-            yield [found.get(row_id, "row_not_found") for row_id in page]
-        return
-    places = islice((_place(one) for one in rows_or_filter), limit)
-    while chunk := list(islice(places, _PAGE)):
-        keys = [(place.workflow_id, place.ordinal, place.lease) for place in chunk]
-        known = read(partial(redrives.ids_of, keys=keys))
-        found = read(partial(redrives.verdicts, row_ids=list(known.values()), eligible=eligible))
-        yield [found.get(known.get(key, 0), "row_not_found") for key in keys]
+def verdicts(rows_or_filter: RowsOrFilter, read: Read, *, eligible: int, limit: int) -> tuple[list[str], int]:
+    """What the gates would say, in order, of at most `limit` of them; and how many more there are (1: some).
+
+    A row that is given twice is a dead letter the first time only. Raises what `places` raises.
+    """
+    meant = places(rows_or_filter, read, limit=limit + 1)
+    seen: set[int | None] = set()
+    answers: list[str] = []
+    try:
+        for start in range(0, min(len(meant), limit), _PAGE):
+            keys = [(p.workflow_id, p.ordinal, p.lease) for p in meant[start : min(start + _PAGE, limit)]]
+            for row_id, verdict in read(partial(redrives.verdicts, keys=keys, eligible=eligible)):
+                again = verdict == redrives.REDRIVABLE and row_id in seen
+                answers.append(NotDeadLettered.code if again else verdict)
+                seen.add(row_id)
+    except (DjangoDatabaseError, InterfaceError) as error:
+        raise StoreUnavailable(error, outcome_unknown=False) from error
+    return answers, len(meant) - len(answers)
 
 
-def _until_now(wanted: DeadLetterFilter, read: Read) -> DeadLetterFilter:
-    now = read(clock.database_now)
-    ceiling = now if wanted.failed_before is None else min(now, wanted.failed_before)
-    return replace(wanted, failed_before=ceiling)
+def each(
+    meant: Sequence[Place], change: Callable[[Place], A], *, store_is_away: Callable[[BaseException], bool]
+) -> list[A | RedriveRefused]:
+    """Change one after the other; one outcome each, refusals included.
+
+    Once the store is away, the rest is not tried: each of them answers `StoreUnavailable`, with nothing changed.
+    Trouble with one of them (somebody else's lock) stops no other.
+    """
+    outcomes: list[A | RedriveRefused] = []
+    for place in meant:
+        try:
+            outcomes.append(change(place))
+        except StoreUnavailable as refusal:
+            outcomes.append(refusal)
+            if store_is_away(refusal.cause):
+                break
+        except RedriveRefused as refusal:
+            outcomes.append(refusal)
+    last = outcomes[-1] if outcomes else None
+    if isinstance(last, StoreUnavailable):
+        left = len(meant) - len(outcomes)
+        outcomes += [StoreUnavailable(last.cause, outcome_unknown=False) for _ in range(left)]
+    return outcomes
 
 
 def _place(one: OutboxRow | tuple[uuid.UUID, int]) -> Place:
     if isinstance(one, tuple):
         workflow_id, ordinal = one
-        return Place(
-            workflow_id if isinstance(workflow_id, uuid.UUID) else uuid.UUID(str(workflow_id)), ordinal, None, None
-        )
-    return Place(one.workflow_id, one.ordinal, one.lease, one.id)
+        return Place(workflow_id if isinstance(workflow_id, uuid.UUID) else uuid.UUID(str(workflow_id)), ordinal, None)
+    return Place(one.workflow_id, one.ordinal, one.lease)
