@@ -166,18 +166,29 @@ class WorkflowLoop(RefusingLoop):
             except (SystemExit, KeyboardInterrupt) as leaving:
                 self.exit = leaving
             except BaseException as error:  # noqa: BLE001 - a callback of the user's code
-                self.call_exception_handler({"message": "A callback of the workflow raised", "exception": error})
+                self._callback_failed(error)
             if cpu_seconds is not None and (spent := cpu_clock() - started) > cpu_seconds:
                 raise PoisonTurn(self.workflow_id, spent)
             if self.exit is not None or self.halted is not None or (main is not None and main.done()):
                 ready.clear()
         handle = None  # a kept traceback of an error above must not keep the task below
 
+    def _callback_failed(self, error: BaseException) -> None:
+        blocked = trouble_of_the_machine(error)
+        if blocked is not None:
+            self.halt(blocked)
+        self.call_exception_handler({"message": "A callback of the workflow raised", "exception": error})
+
     def activity_future(self) -> ActivityFuture:
         """A new future for an activity."""
         future = ActivityFuture(loop=self)
-        self._number = future.number = self._number + 1
+        future.number = self.next_number()
         return future
+
+    def next_number(self) -> int:
+        """A number that no other future or task of this run has, the same in every replay."""
+        self._number += 1
+        return self._number
 
     def keep_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
         """Async generators that code leaves half-read are kept: the collector would finish them at its own time."""

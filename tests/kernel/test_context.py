@@ -16,21 +16,20 @@ from durable.kernel.definitions import ActivityDefinition
 from durable.kernel.events import Event, EventType
 from tests.kernel.harness import EPOCH, begun, done, echo, play, replayed, signal
 
+DURABLE_CALLS: dict[str, Callable[[], Any]] = {
+    "now": durable.now,
+    "uuid4": durable.uuid4,
+    "random": durable.random,
+    "rng": durable.rng,
+    "current": durable.current,
+    "sleep": lambda: durable.sleep(1),
+    "wait_for_signal": lambda: durable.wait_for_signal("n"),
+    "execute": lambda: echo.execute(1),
+    "schedule": lambda: durable.schedule(echo, "{}", "", {}),
+}
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        durable.now,
-        durable.uuid4,
-        durable.random,
-        durable.rng,
-        durable.current,
-        lambda: durable.sleep(1),
-        lambda: durable.wait_for_signal("n"),
-        lambda: echo.execute(1),
-        lambda: durable.schedule(echo, "{}", "", {}),
-    ],
-)
+
+@pytest.mark.parametrize("call", DURABLE_CALLS.values(), ids=DURABLE_CALLS)
 def test_durable_call_outside_a_workflow_raises(call: Callable[[], Any]) -> None:
     with pytest.raises(OutsideWorkflow):
         call()

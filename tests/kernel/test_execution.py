@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +30,8 @@ from tests.kernel.harness import (
     number,
     other,
     play,
+    record,
+    replayed,
     signal,
     start,
 )
@@ -115,6 +118,61 @@ def test_later_lease_begins_at_any_sequence_number_and_counts_ordinals_from_one(
     assert command.ordinal == 1
     assert execution.last_seq == 42
     execution.close()
+
+
+def _sleeping() -> Any:
+    async def flow() -> None:
+        await durable.sleep(60)
+
+    return flow
+
+
+def _calling() -> Any:
+    async def flow() -> None:
+        async with asyncio.timeout(60):
+            await echo.execute(1)
+
+    return flow
+
+
+def test_time_begins_with_the_first_turn_and_replay_knows_it() -> None:
+    late = EPOCH + timedelta(hours=3)
+    for code in (_sleeping(), _calling()):
+        live = begun(code)
+        commands = live.activate(replace(STARTED, recorded_at=late)).commands
+        said = [record(command, 2, late) for command in commands] or [Event(2, EventType.WORKFLOW_BEGUN, {}, late)]
+        cold = replayed(code, [STARTED, *said])
+        assert cold.now == live.now == late
+        assert cold.next_timer() == live.next_timer()
+        assert cold.last_seq == 2
+        live.close()
+        cold.close()
+
+
+def test_workflow_that_was_ended_before_its_first_turn_never_runs() -> None:
+    async def flow() -> None:
+        raise AssertionError("it ran")
+
+    execution = replayed(flow, [STARTED, Event(2, EventType.WORKFLOW_CANCELLED, {"terminated": True}, EPOCH)])
+    assert execution.done
+    assert execution.now is None
+    execution.close()
+
+
+def test_request_to_cancel_is_known_from_then_on() -> None:
+    async def flow() -> None:
+        try:
+            await echo.execute(1)
+        finally:
+            await echo.execute(2)
+
+    def after(execution: Execution) -> None:
+        assert execution.cancel_requested
+
+    def before(execution: Execution) -> None:
+        assert not execution.cancel_requested
+
+    play(flow, check(before), cancel(""), check(after), done(2))
 
 
 def test_what_is_awaited_is_open_and_what_was_cancelled_or_fed_is_settled() -> None:

@@ -135,7 +135,7 @@ def test_result_that_can_not_be_encoded_fails_the_workflow_with_the_path() -> No
         return {"price": float("nan")}
 
     failure = play(flow).end.data["failure"]
-    assert failure["type"] == "durable.errors.PayloadError"
+    assert failure["type"].endswith(".PayloadError")
     assert "price" in failure["message"]
 
 
@@ -310,6 +310,17 @@ def test_recursion_error_is_found_behind_other_errors_and_in_child_tasks() -> No
         with pytest.raises(StackExhausted):
             execution.activate(STARTED)
         execution.close()
+
+
+def test_recursion_error_in_a_callback_blocks_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    async def flow() -> None:
+        asyncio.get_running_loop().call_soon(_deep, sys.getrecursionlimit() + 100)
+        await durable.wait_for_signal("n")
+
+    execution = begun(flow)
+    with pytest.raises(StackExhausted):
+        execution.activate(STARTED)
+    execution.close()
 
 
 def test_out_of_memory_blocks_and_is_not_recorded() -> None:

@@ -155,6 +155,27 @@ def test_tasks_and_futures_hash_by_a_number_that_every_run_repeats() -> None:
     assert play(flow).result == hashes
 
 
+def test_gathered_futures_hash_by_a_number_as_well_and_by_their_address_elsewhere() -> None:
+    async def flow() -> list[Any]:
+        legs = [asyncio.gather(echo.execute(value), asyncio.sleep(0, value)) for value in range(40)]
+        ready, _ = await asyncio.wait(legs)
+        hashes = [hash(leg) for leg in legs]
+        assert hashes == [hash(leg) for leg in legs]
+        return [hashes, [leg.result()[1] for leg in ready]]
+
+    steps = [done(ordinal) for ordinal in range(1, 41)]
+    first = play(flow, *steps).result
+    assert first == play(flow, *steps).result
+    assert len(set(first[0])) == 40
+
+    async def elsewhere() -> bool:
+        gathered = asyncio.gather(asyncio.sleep(0))
+        await gathered
+        return hash(gathered) == object.__hash__(gathered)
+
+    assert asyncio.run(elsewhere())
+
+
 def test_shield_keeps_the_activity_when_the_waiting_is_cancelled() -> None:
     async def flow() -> str:
         call = echo.execute(1)
