@@ -100,6 +100,8 @@ def test_modules_of_installed_apps_are_found_and_named_by_the_apps_label():
     assert label_for("project.shop.workflows") == "shop"
     assert label_for("django.contrib.auth.anything.at_all") == "auth"
     assert label_for("elsewhere.workflows") == "elsewhere"
+    assert "shop" in {definition.name.partition(".")[0] for definition in registry.workflows()}
+    assert "shop" in {definition.name.partition(".")[0] for definition in registry.activities()}
 
 
 # --- where the rows are --------------------------------------------------------------------------------------------

@@ -175,8 +175,10 @@ def _new_activity(
     definition: ActivityDefinition[Any, Any], payload: str, options: ActivityOptions, key: str | None
 ) -> enqueueing.NewActivity:
     stored = options.as_data()
-    for column in ("queue", "priority", "on_dead_letter"):
-        stored.pop(column, None)
+    for settled in ("queue", "priority", "on_dead_letter", "on_exhausted"):
+        stored.pop(settled, None)
+    if (options.on_exhausted or definition.on_exhausted) == "hold":
+        stored["on_exhausted"] = "hold"
     if (options.on_dead_letter or definition.on_dead_letter or settings.on_dead_letter) == "deliver":
         stored["on_dead_letter"] = "deliver"
     return enqueueing.new_activity(

@@ -31,6 +31,7 @@ class ArgumentPlan:
         self._place_only = {p.name for p in parameters if p.kind is _KINDS.POSITIONAL_ONLY}
         self._rest_by_place = next((p.name for p in parameters if p.kind is _KINDS.VAR_POSITIONAL), None)
         self._rest_by_name = next((p.name for p in parameters if p.kind is _KINDS.VAR_KEYWORD), None)
+        self._rest = {self._rest_by_place, self._rest_by_name} - {None}
         rest = (_KINDS.VAR_POSITIONAL, _KINDS.VAR_KEYWORD)
         self._order = [p.name for p in parameters if p.kind not in rest]
         self._needed = [p.name for p in parameters if p.kind not in rest and p.default is _KINDS.empty]
@@ -44,14 +45,13 @@ class ArgumentPlan:
         name = ""
         try:
             for name, value in self._bind(args, kwargs).items():
-                if name == self._rest_by_place:
-                    written[f"*{name}"] = _each(converters[name], value)
-                elif name == self._rest_by_name:
-                    written[f"**{name}"] = {
-                        key: _named(key, converters[name].encode, item, 0) for key, item in value.items()
-                    }
-                else:
+                if name not in self._rest:
                     written[name] = converters[name].encode(value, 0)
+                elif name == self._rest_by_place:
+                    written[f"*{name}"] = _each(converters[name], value)
+                else:
+                    convert = converters[name].encode
+                    written[f"**{name}"] = {key: _named(key, convert, item, 0) for key, item in value.items()}
         except Refusal as refusal:
             raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from None
         return written
@@ -60,6 +60,8 @@ class ArgumentPlan:
         """The arguments in an object. Raises `PayloadError` when today's handler can not be called with them."""
         if type(data) is not dict:
             raise PayloadError(self.name, "the stored input is not an object of arguments", "Look at it in the raw.")
+        if not data and not self._needed:
+            return (), {}
         stored = dict(data)
         values: dict[str, Any] = {}
         more: list[Any] = []
@@ -99,16 +101,18 @@ class ArgumentPlan:
         return (), values | named
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        # The common case by hand: `Signature.bind` takes several times as long as all the rest of a small call.
+        # The common cases by hand: `Signature.bind` takes several times as long as all the rest of a small call.
         names = self._by_place
         if self._plain and len(args) <= len(names):
             bound = dict(zip(names, args, strict=False))
-            if kwargs:
-                for name in names[len(args) :]:
-                    if name in kwargs:
-                        bound[name] = kwargs[name]
-            if len(bound) == len(args) + len(kwargs) and all(name in bound for name in self._needed):
-                return bound
+            if not kwargs:
+                # Parameters with defaults come last, so the number alone tells whether one is missing.
+                if len(args) >= len(self._needed):
+                    return bound
+            else:
+                bound |= {name: kwargs[name] for name in names[len(args) :] if name in kwargs}
+                if len(bound) == len(args) + len(kwargs) and all(name in bound for name in self._needed):
+                    return bound
         try:
             return self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:

@@ -13,7 +13,6 @@ from durable.kernel.options import (
     START_NAMES,
     ActivityOptions,
     check_choice,
-    check_exhausted,
     check_retry,
     check_span,
     check_text,
@@ -84,7 +83,7 @@ def check_declared(kind: str, fn: Callable[..., Any], options: dict[str, Any]) -
         for span in ("start_to_close", "timeout"):
             check_span(span, options.get(span))
         check_choice("on_dead_letter", options.get("on_dead_letter"), ("hold", "deliver"))
-        check_exhausted(options.get("on_exhausted"))
+        check_choice("on_exhausted", options.get("on_exhausted"), ("fail", "hold"))
     except DurableError as error:
         raise ConfigurationError(f"@{kind} of {_place(fn)}: {error}") from None
 

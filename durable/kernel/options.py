@@ -61,7 +61,7 @@ class ActivityOptions:
         check_retry(self.retry)
         check_span("start_to_close", self.start_to_close)
         check_choice("on_dead_letter", self.on_dead_letter, ("hold", "deliver"))
-        check_exhausted(self.on_exhausted)
+        check_choice("on_exhausted", self.on_exhausted, ("fail", "hold"))
 
     def with_(self, **chosen: Any) -> Self:
         """These options with others in their place; what is None stays as it was."""
@@ -126,14 +126,6 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     """Refuse what is none of a few words: raises `OptionInvalid`."""
     if value is not None and value not in choices:
         raise OptionInvalid(name, value, " or ".join(map(repr, choices)))
-
-
-def check_exhausted(value: Any) -> None:
-    """Refuse what is no policy, and the one that nothing could redeem yet: raises `OptionInvalid`."""
-    check_choice("on_exhausted", value, ("fail", "hold"))
-    if value == "hold":
-        # Held rows wait for an operator's redrive. Until there is one, holding would be losing.
-        raise OptionInvalid("on_exhausted", value, "'fail' until dead letters can be redriven")
 
 
 def check_priority(value: Any) -> None:

@@ -23,6 +23,11 @@ def charge(order_id: int, amount: Decimal = Decimal(1)) -> Receipt:
     return Receipt(f"r{order_id}", amount)
 
 
+@activity(name="client.careful", on_exhausted="hold")
+def careful() -> None:
+    return None
+
+
 @activity(name="client.greet")
 async def greet(name: str) -> str:
     return f"hello {name}"

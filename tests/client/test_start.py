@@ -26,7 +26,7 @@ from durable.errors import (
 )
 from durable.kernel import context
 from durable.models import Event, Message, OutboxRow, Workflow
-from tests.client.shop import charge, checkout, greet, keyed
+from tests.client.shop import careful, charge, checkout, greet, keyed
 
 pytestmark = pytest.mark.django_db
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
@@ -95,6 +95,11 @@ def test_options_of_enqueue_reach_the_row():
     staged = OutboxRow.objects.get(workflow_id=handle.id)
     assert staged.options == {"retry": policy.as_data(), "start_to_close": 90.0, "on_dead_letter": "deliver"}
     assert (staged.attempt_budget, staged.priority, staged.visible_after) == (9, 2, LATER)
+
+
+def test_what_the_definition_says_of_spent_retries_reaches_the_row_and_the_call_overrules_it():
+    assert OutboxRow.objects.get(workflow_id=careful.enqueue().id).options == {"on_exhausted": "hold"}
+    assert OutboxRow.objects.get(workflow_id=careful.enqueue(on_exhausted="fail").id).options == {}
 
 
 def test_many_are_started_in_the_order_of_the_calls():

@@ -158,7 +158,6 @@ REFUSED_AT_DECORATION: list[tuple[Any, str]] = [
     (lambda: any_activity(start_to_close=timedelta())(plain), "timedelta"),
     (lambda: any_activity(on_dead_letter="drop")(plain), "'hold' or 'deliver'"),
     (lambda: any_activity(on_exhausted="drop")(plain), "'fail' or 'hold'"),
-    (lambda: any_activity(on_exhausted="hold")(plain), "until dead letters can be redriven"),
     (lambda: any_workflow(timeout=3)(coroutine), "timedelta"),
 ]
 
