@@ -9,20 +9,30 @@ from durable.models.fields import JsonTextField, MomentField
 from durable.outcomes import Cause, OutboxStatus
 
 
+class Known(models.Func):
+    """A status as a literal in the statement, so that SQLite, too, sees which partial index it implies."""
+
+    output_field = models.CharField()
+    arity = 0
+
+    def __init__(self, status: OutboxStatus) -> None:
+        super().__init__(template=f"'{status.value}'")
+
+
 class OutboxQuerySet(models.QuerySet["OutboxRow"]):
     """Named filters over outbox rows."""
 
     def claimable(self) -> OutboxQuerySet:
         """Pending rows that no pause holds back. Due or not."""
-        return self.filter(status=OutboxStatus.PENDING.value, paused=False)
+        return self.filter(status=Known(OutboxStatus.PENDING), paused=False)
 
     def open(self) -> OutboxQuerySet:
         """Rows that are still to be dispatched, or out with a worker."""
-        return self.filter(status__in=[OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value])
+        return self.filter(status__in=[Known(OutboxStatus.PENDING), Known(OutboxStatus.CLAIMED)])
 
     def dead_letters(self) -> OutboxQuerySet:
         """Rows that spent their budget."""
-        return self.filter(status=OutboxStatus.FAILED.value)
+        return self.filter(status=Known(OutboxStatus.FAILED))
 
 
 class OutboxRow(models.Model):

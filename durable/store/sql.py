@@ -87,7 +87,9 @@ class RowSet:
         arrays = ", ".join(f"%s::{kind}[]" for _, kind in self._columns)
         self._postgresql = f"unnest({arrays}) AS given({names})"
         fields = ", ".join(f"json_extract(value, '$[{at}]') AS {name}" for at, (name, _) in enumerate(self._columns))
-        self._sqlite = f"(SELECT {fields} FROM json_each(%s)) AS given"
+        # The limit that limits nothing keeps SQLite from folding this into the statement around it, where it would walk
+        # the table and look for each row in the JSON, instead of the other way round.
+        self._sqlite = f"(SELECT {fields} FROM json_each(%s) LIMIT -1) AS given"
 
     def source(self, connection: BaseDatabaseWrapper) -> str:
         """The FROM item."""
