@@ -14,6 +14,7 @@ from django.db import connections
 from durable import checks, workflow
 from durable.apps import label_for
 from durable.kernel.definitions import activity
+from durable.kernel.registry import registry
 from tests.settings import VENDOR
 
 on_sqlite = pytest.mark.skipif(VENDOR != "sqlite", reason="about SQLite")
