@@ -13,7 +13,7 @@ from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
-from durable.kernel.loop import Mode, is_exhausted
+from durable.kernel.loop import CLOSED, CLOSING, is_exhausted
 from durable.kernel.unsupported import close_unstarted
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ def close(loop: WorkflowLoop) -> None:
 
     Runs on the calling thread; the loop must not be in the middle of a callback. Closing twice does nothing.
     """
-    if loop.mode in (Mode.CLOSING, Mode.CLOSED):
+    if loop.mode in (CLOSING, CLOSED):
         return
     before = _get_running_loop()
     hooks = sys.get_asyncgen_hooks()
-    loop.mode = Mode.CLOSING
+    loop.mode = CLOSING
     _set_running_loop(loop)
     sys.set_asyncgen_hooks(firstiter=loop.keep_generator, finalizer=None)
     try:

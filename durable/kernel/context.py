@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 from durable.errors import KeyInvalid, OutsideWorkflow
 from durable.kernel.futures import WorkflowFuture
 from durable.kernel.limits import MAX_SIGNAL_NAME_LENGTH
-from durable.kernel.loop import Mode, WorkflowLoop
+from durable.kernel.loop import RUNNING, WorkflowLoop
 
 if TYPE_CHECKING:
     from durable.kernel.definitions import ActivityDefinition
@@ -115,7 +115,7 @@ class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
         loop = _get_running_loop()
-        if isinstance(loop, WorkflowLoop) and (loop.replaying or loop.mode is not Mode.RUNNING):
+        if isinstance(loop, WorkflowLoop) and (loop.replaying or loop.mode is not RUNNING):
             return False
         return super().isEnabledFor(level)
 
@@ -136,7 +136,7 @@ def _loop(call: str) -> WorkflowLoop:
     loop = _get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
-    if loop.mode is not Mode.RUNNING:
+    if loop.mode is not RUNNING:
         raise OutsideWorkflow(call, _LEAVING)
     return loop
 
@@ -146,7 +146,7 @@ def _waiting_loop(call: str) -> WorkflowLoop | WorkflowFuture:
     loop = _get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
-    if loop.mode is Mode.RUNNING:
+    if loop.mode is RUNNING:
         return loop
     refused = loop.create_future()
     refused.set_exception(OutsideWorkflow(call, _LEAVING))

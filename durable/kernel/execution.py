@@ -6,6 +6,7 @@ ready, harvest what was asked for. Replay does the same with the history's own e
 
 from __future__ import annotations
 
+import itertools
 import random
 import uuid
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from durable.kernel.calls import Calls
 from durable.kernel.codec import Codec
 from durable.kernel.commands import CancelActivity, Command, ScheduleActivity
 from durable.kernel.definitions import WorkflowDefinition
-from durable.kernel.events import INPUTS, RECORDS, Event, EventType
+from durable.kernel.events import CLOSING, INPUTS, RECORDS, Event, EventType
 from durable.kernel.feeding import ending, feed
 from durable.kernel.futures import ActivityFuture
 from durable.kernel.loop import WorkflowLoop
@@ -52,7 +53,8 @@ class Activation:
     log: tuple[Failure, ...] = ()
 
 
-_BEGINNINGS = INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}
+_STARTED = EventType.WORKFLOW_STARTED
+_BEGINNINGS = RECORDS | {EventType.WORKFLOW_BEGUN}
 """What may say when the first activation was: the first of these behind `workflow_started`."""
 
 
@@ -226,19 +228,15 @@ class Execution:
         """Feed the event at this index with its records; answers the index of the next event."""
         event = history[at]
         at += 1
-        if event.type is EventType.WORKFLOW_STARTED:
-            begun = next((e for e in history[at:] if e.type in _BEGINNINGS or _is_from_outside(e)), None)
-            if begun is not None and _is_from_outside(begun):
-                self.done = True  # it ended before its first turn: its code never ran
-                return at
-            if begun is not None and begun.type not in INPUTS:
-                event = replace(event, recorded_at=begun.recorded_at)
-        if event.type in INPUTS:
-            records: list[Event] = []
-            while at < len(history) and history[at].type not in INPUTS and not _is_from_outside(history[at]):
-                if history[at].type in RECORDS:
-                    records.append(history[at])
-                at += 1
+        kind = event.type
+        if kind in INPUTS:
+            if kind is _STARTED:
+                began = _began_at(history, at)
+                if began is None:
+                    self.done = True  # it was ended before its first turn: its code never ran
+                    return at
+                event = replace(event, recorded_at=began)
+            records, at = _records(history, at)
             asked = self._run(event)
             taken, drift = match(asked, records, after=event.seq)
             self.drift += drift
@@ -247,7 +245,7 @@ class Execution:
                     self.calls.number(one, record.ordinal or 0)
         elif _is_from_outside(event):
             self.done = True
-        elif event.type in RECORDS:
+        elif kind in RECORDS:
             raise NonDeterminism(position=event.seq, recorded=words_of_record(event), asked="nothing before its start")
         return at
 
@@ -283,6 +281,32 @@ class Execution:
             return ()
         self.loop.problems = []
         return tuple(problems)
+
+
+def _records(history: Sequence[Event], at: int) -> tuple[list[Event], int]:
+    """The records from this index to the next input, or to an end from outside; and the index of that."""
+    records = []
+    while at < len(history):
+        event = history[at]
+        kind = event.type
+        if kind in INPUTS or (kind in CLOSING and _is_from_outside(event)):
+            break
+        if kind in RECORDS:
+            records.append(event)
+        at += 1
+    return records, at
+
+
+def _began_at(history: Sequence[Event], at: int) -> datetime | None:
+    """When the first activation was, by the first event behind the start that can say it; None: there was none."""
+    for event in itertools.islice(history, at, None):
+        if _is_from_outside(event):
+            return None
+        if event.type in INPUTS:
+            break
+        if event.type in _BEGINNINGS:
+            return event.recorded_at
+    return history[at - 1].recorded_at
 
 
 def _is_from_outside(event: Event) -> bool:

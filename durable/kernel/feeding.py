@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from durable.kernel.futures import ActivityFuture
 
 
+_STARTED = EventType.WORKFLOW_STARTED
+
+
 def feed(execution: Execution, event: Event) -> int:
     """Make an input event's effect ready to run; answers the bytes of payload that the code now may hold on to.
 
     Raises `WorkflowBlocked` for a payload that today's code can not read, and `NonDeterminism` for an event that
     today's code does not wait for.
     """
-    if (execution.loop.main is None) is not (event.type is EventType.WORKFLOW_STARTED):
+    if (execution.loop.main is None) is not (event.type is _STARTED):
         raise NonDeterminism(
             position=event.seq, recorded=f"the event {event.type}", asked="exactly one start, at first"
         )

@@ -45,6 +45,10 @@ class Mode(IntEnum):
     CLOSED = 3
 
 
+RESTING, RUNNING, CLOSING, CLOSED = Mode
+# Bound once: looking a member up in its enum costs as much as a call, and every callback asks.
+
+
 class Handle(asyncio.Handle):
     """A callback that is ready to run."""
 
@@ -73,14 +77,14 @@ class Turn:
 
     def __enter__(self) -> None:
         loop = self._loop
-        if loop.mode is not Mode.RESTING:
+        if loop.mode is not RESTING:
             raise RuntimeError(
                 f"The loop of workflow {loop.workflow_id} is {loop.mode.name.lower()}; it can not be turned."
             )
         self._before = _get_running_loop()
         self._hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=loop.keep_generator, finalizer=None)
-        loop.mode = Mode.RUNNING
+        loop.mode = RUNNING
         loop.thread = threading.get_ident()
         _set_running_loop(loop)
 
@@ -89,8 +93,8 @@ class Turn:
     ) -> None:
         _set_running_loop(self._before)
         sys.set_asyncgen_hooks(*self._hooks)
-        if self._loop.mode is Mode.RUNNING:
-            self._loop.mode = Mode.RESTING
+        if self._loop.mode is RUNNING:
+            self._loop.mode = RESTING
 
 
 class WorkflowLoop(RefusingLoop):
@@ -102,7 +106,7 @@ class WorkflowLoop(RefusingLoop):
     def __init__(self, workflow_id: uuid.UUID, execution: Execution) -> None:
         self.workflow_id = workflow_id
         self.execution = execution
-        self.mode = Mode.RESTING
+        self.mode = RESTING
         self.turn = Turn(self)
         self.thread = 0
         self.replaying = False
@@ -126,7 +130,7 @@ class WorkflowLoop(RefusingLoop):
     @property
     def is_on(self) -> bool:
         """Whether this is a turn: calls count."""
-        return self.mode is Mode.RUNNING
+        return self.mode is RUNNING
 
     def start(self, at: datetime) -> None:
         """Time counts from here."""
@@ -199,7 +203,7 @@ class WorkflowLoop(RefusingLoop):
 
     def shut(self) -> None:
         """Forget everything; what still refers to this loop does nothing from now on."""
-        self.mode = Mode.CLOSED
+        self.mode = CLOSED
         self._ready.clear()
         self.timers.clear()
         self.tasks.clear()
@@ -211,7 +215,7 @@ class WorkflowLoop(RefusingLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         handle = Handle(callback, args, self, context)
-        if self.mode is Mode.RUNNING:
+        if self.mode is RUNNING:
             self._ready.append(handle)
         else:
             self._unscheduled(handle)
@@ -244,7 +248,7 @@ class WorkflowLoop(RefusingLoop):
         self, due: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> TimerHandle:
         handle = TimerHandle(callback, args, self, context, due=due, born=self.elapsed)
-        if self.mode is not Mode.RUNNING:
+        if self.mode is not RUNNING:
             self._unscheduled(handle)
         elif due != NEVER and due <= self.elapsed:
             self._ready.append(handle)
@@ -257,7 +261,7 @@ class WorkflowLoop(RefusingLoop):
 
     def _unscheduled(self, handle: asyncio.Handle) -> None:
         handle.cancel()
-        if self.mode is Mode.RESTING:
+        if self.mode is RESTING:
             raise OutsideWorkflow(
                 f"A future, task or event of workflow {self.workflow_id}",
                 "Another thread or workflow must not touch it.",
@@ -280,7 +284,7 @@ class WorkflowLoop(RefusingLoop):
         eager_start: bool | None = None,
     ) -> WorkflowTask:
         refuse_unordered(coro)
-        if self.mode is Mode.RESTING or self.mode is Mode.CLOSED:
+        if self.mode is RESTING or self.mode is CLOSED:
             close_unstarted(coro)
             raise OutsideWorkflow("asyncio.create_task", "The workflow's code is not running: its turn is over.")
         if eager_start:
@@ -317,7 +321,7 @@ class WorkflowLoop(RefusingLoop):
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Note what went wrong behind the code's back, and say it once: not in replay, nor of a closed workflow."""
-        if self.mode >= Mode.CLOSING or self.replaying:
+        if self.mode >= CLOSING or self.replaying:
             return
         error = context.get("exception")
         if error is not None and len(self.problems) < _MOST_PROBLEMS:
@@ -338,10 +342,10 @@ class WorkflowLoop(RefusingLoop):
         return None
 
     def is_running(self) -> bool:
-        return self.mode is Mode.RUNNING or self.mode is Mode.CLOSING
+        return self.mode is RUNNING or self.mode is CLOSING
 
     def is_closed(self) -> bool:
-        return self.mode is Mode.CLOSED
+        return self.mode is CLOSED
 
 
 def trouble_of_the_machine(error: BaseException) -> WorkflowBlocked | None:

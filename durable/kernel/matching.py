@@ -19,6 +19,10 @@ _ENDINGS: dict[type, EventType] = {
 }
 
 
+_SCHEDULED = EventType.ACTIVITY_SCHEDULED
+_CANCELLED = EventType.ACTIVITY_CANCELLED
+
+
 def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tuple[list[Event], int]:
     """Pair each command of an activation with its record; answers the records in the order of `asked`, and the drift.
 
@@ -57,26 +61,26 @@ def _differ(missed: list[Asked], left: list[Event], *, after: int) -> None:
 
 def _key_of_asked(one: Asked) -> tuple[Any, ...]:
     if type(one) is ActivityFuture:
-        return (EventType.ACTIVITY_SCHEDULED, one.activity, one.digest)
+        return (_SCHEDULED, one.activity, one.digest)
     if type(one) is CancelActivity:
-        return (EventType.ACTIVITY_CANCELLED, one.ordinal)
+        return (_CANCELLED, one.ordinal)
     return (_ENDINGS[type(one)],)
 
 
 def _key_of_record(record: Event) -> tuple[Any, ...]:
-    if record.type is EventType.ACTIVITY_SCHEDULED:
+    if record.type is _SCHEDULED:
         return (record.type, record.data["activity"], record.data["digest"])
-    if record.type is EventType.ACTIVITY_CANCELLED:
+    if record.type is _CANCELLED:
         return (record.type, record.ordinal)
     return (record.type,)
 
 
 def words_of_record(record: Event) -> str:
     """A record, for people."""
-    if record.type is EventType.ACTIVITY_SCHEDULED:
+    if record.type is _SCHEDULED:
         name, digest = record.data["activity"], record.data["digest"]
         return f"a call of {name} (activity {record.ordinal}, arguments with digest {digest})"
-    if record.type is EventType.ACTIVITY_CANCELLED:
+    if record.type is _CANCELLED:
         return f"the cancellation of activity {record.ordinal}"
     return {
         EventType.WORKFLOW_COMPLETED: "the workflow's completion",
