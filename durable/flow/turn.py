@@ -38,6 +38,7 @@ Note = Callable[[uuid.UUID | None], None]
 
 # An event of one of these types says that the first activation has been; the marks of operators may come before it.
 _BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
+_COLD_EVENTS = 20_000
 _CODE_FOR = 0.05
 _UNKNOWN_TYPE_WAITS = timedelta(seconds=5)
 
@@ -130,7 +131,8 @@ def _prepare(
     else:
         candidates[:] = [owner for owner in candidates if owner not in suspected]
     cold: list[LockedWorkflow] = []
-    for owner in candidates:
+    events = 0
+    for owner in list(candidates):
         workflow = looked.get(owner)
         if workflow is None or not _is_turnable(workflow):
             continue
@@ -140,6 +142,11 @@ def _prepare(
             batch.seen[owner] = execution.last_seq
             continue
         cache.drop(owner)
+        length = workflow.last_seq - workflow.lease_seq
+        if cold and events + length > _COLD_EVENTS:
+            candidates.remove(owner)  # stays due, and comes first in the next batch
+            continue
+        events += length
         cold.append(workflow)
     histories = history.read_leases(connection, [workflow.id for workflow in cold])
     for workflow in cold:
