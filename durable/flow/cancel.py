@@ -15,6 +15,9 @@ from durable.outcomes import CancelAnswer, CancelOutcome, OutboxStatus, Workflow
 from durable.store import messages, outbox, work_items, workflows
 from durable.store.workflows import LockedWorkflow
 
+# Of one waiting request no second is made. Empty, which no signal's `dedup` may be: the two share a column.
+_ONCE = ""
+
 
 def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor_text: str = "") -> CancelOutcome:
     """Ask a live workflow to stop. Answers done, asked, already over (with the status), or not found; never raises for
@@ -32,7 +35,7 @@ def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor_text: str = "") ->
         if found.single:
             return _cancel_single(connection, workflow_id, reason, actor_text)
         told = wire.dump({"reason": reason, "actor": actor_text})
-        if messages.insert_for_live(connection, workflow_id, MessageKind.CANCEL, told, dedup="cancel"):
+        if messages.insert_for_live(connection, workflow_id, MessageKind.CANCEL, told, dedup=_ONCE):
             return CancelOutcome(CancelAnswer.ASKED, found.status)
         now = workflows.look(connection, [workflow_id])[workflow_id]
         answer = CancelAnswer.ASKED if now.is_live else CancelAnswer.ALREADY_OVER

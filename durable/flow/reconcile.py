@@ -18,6 +18,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.conf import settings
+from durable.errors import WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import backoff, dead_letters, returning
 from durable.flow.steps.dead_letters import Death
@@ -89,6 +90,9 @@ def _take_up_isolating(
 def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUID]], before: int) -> Counter[str]:
     """`before` is how many rows this round has re-armed already: what is taken up together comes due one by one."""
     owners = workflows.lock_free(connection, {owner for _, owner in page}, limit=len(page))
+    busy = {owner for _, owner in page} - owners.keys()
+    if busy and (lost := busy - workflows.look(connection, busy).keys()):
+        raise WorkflowNotFound(min(lost))
     rows = outbox.lock(connection, [row_id for row_id, owner in page if owner in owners])
     rows = {row_id: row for row_id, row in rows.items() if row.status is OutboxStatus.CLAIMED}
     present = work_items.present(connection, rows)
