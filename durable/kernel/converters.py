@@ -82,7 +82,7 @@ def _make_class(kind: Any, arguments: tuple[Any, ...], name: str) -> Converter: 
     if kind in _MAPPINGS:
         return containers.of_mapping(converter(first), converter(arguments[1] if arguments else Any), name)
     if kind is tuple:
-        if name == "tuple":
+        if name in ("tuple", "Tuple"):
             return containers.of_tuple(UNANNOTATED, name)
         if len(arguments) == 2 and arguments[1] is ...:
             return containers.of_tuple(converter(first), name)

@@ -40,7 +40,8 @@ class Definition:
         self.place = f"{fn.__module__}.{fn.__qualname__}"
         self._name = ""
         self._name_of = -1
-        functools.update_wrapper(cast(Any, self), fn)
+        # Attributes of the function itself stay there: one called `queue` would overwrite ours.
+        functools.update_wrapper(cast(Any, self), fn, updated=())
 
     @property
     def name(self) -> str:

@@ -1,5 +1,5 @@
 """Payloads: what is carried, and that the same value always gives the same bytes."""
-# ruff: noqa: DTZ001, UP007, UP045 - naive moments and both spellings of unions are carried, too
+# ruff: noqa: DTZ001, UP006, UP007, UP035, UP045 - naive moments and old spellings of annotations are carried, too
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from decimal import Decimal
 from typing import (
     Annotated,
     Any,
+    Dict,
+    List,
     Literal,
     Optional,
+    Tuple,
     Union,
 )
 
@@ -77,6 +80,10 @@ CARRIED: list[tuple[Any, Any, str | None]] = [
     ([1, "a", None, {"b": [1.5]}], list, '[1,"a",null,{"b":[1.5]}]'),
     ((1, "a"), tuple[int, str], '[1,"a"]'),
     ((), tuple[()], "[]"),
+    ((1, "a"), tuple, '[1,"a"]'),
+    ((1, "a"), Tuple, '[1,"a"]'),
+    ([1, "a"], List, '[1,"a"]'),
+    ({"a": 1}, Dict, '{"a":1}'),
     ((Decimal(1), Decimal(2)), tuple[Decimal, ...], '["1","2"]'),
     ({3, 1, 2}, set[int], "[1,2,3]"),
     (frozenset({"b", "a"}), frozenset[str], '["a","b"]'),

@@ -78,6 +78,15 @@ def test_a_wrapped_function_keeps_its_own_signature():
         encoded(charge)
 
 
+def test_attributes_of_the_function_do_not_pass_for_options():
+    def charge() -> None: ...
+
+    charge.queue = "its own"  # type: ignore[attr-defined]
+    charge.name = "its own"  # type: ignore[attr-defined]
+    definition = activity(charge)
+    assert (definition.queue, definition.name.rpartition(".")[2]) == ("default", "charge")
+
+
 def test_hints_are_read_late_so_that_a_class_may_come_after_the_function():
     @activity
     def charge(later: Later) -> Later:
