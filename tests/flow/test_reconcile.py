@@ -245,7 +245,8 @@ def test_a_workflow_that_somebody_holds_is_taken_up_in_a_later_round(driver: Dri
 def test_a_heartbeat_racing_the_sweep_fails_no_activity(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
-    """BUGLOG D2: either the renewal came first, and the delivery goes on; or the sweep did, and the renewal says lost."""
+    """BUGLOG D2: either the renewal came first, and the delivery goes on; or the sweep did, and the renewal says lost, at
+    the next beat if the sweep was just at it."""
     rounds, meet = 15, barrier(2)
     for n in range(rounds):
         driver.enqueue(cases.step, n)
@@ -266,10 +267,11 @@ def test_a_heartbeat_racing_the_sweep_fails_no_activity(
         meet.wait()
         rearmed += reconcile.reconcile().rearmed
         meet.wait()
-    answers = other.result(60)
+    first = other.result(60)
+    answers = renew.renew([Held(c.row_id, c.token) for c in claims], lease_for=LEASE)
     assert rearmed == answers.count(Renewal.LOST)
-    assert set(answers) <= {Renewal.RENEWED, Renewal.BUSY, Renewal.LOST}
-    for c, answer in zip(claims, answers, strict=True):
+    for c, at_once, answer in zip(claims, first, answers, strict=True):
+        assert at_once in (answer, Renewal.BUSY)
         staged = row(c.workflow_id)
         expected = ("pending", 1) if answer is Renewal.LOST else ("claimed", 0)
         assert (staged.status, staged.delivery_failures) == expected
