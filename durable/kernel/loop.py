@@ -70,10 +70,11 @@ class Handle(asyncio.Handle):
 class Turn:
     """The span in which a loop is the running loop of this thread. Whatever loop ran before runs again afterwards."""
 
-    __slots__ = ("_before", "_hooks", "_loop")
+    __slots__ = ("_before", "_hooks", "_keep_generator", "_loop")
 
     def __init__(self, loop: WorkflowLoop) -> None:
         self._loop = loop
+        self._keep_generator = loop.keep_generator
 
     def __enter__(self) -> None:
         loop = self._loop
@@ -83,7 +84,7 @@ class Turn:
             )
         self._before = _get_running_loop()
         self._hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(firstiter=loop.keep_generator, finalizer=None)
+        sys.set_asyncgen_hooks(self._keep_generator, None)
         loop.mode = RUNNING
         loop.thread = threading.get_ident()
         _set_running_loop(loop)
