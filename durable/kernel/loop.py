@@ -41,11 +41,12 @@ class Mode(IntEnum):
 
     RESTING = 0
     RUNNING = 1
-    CLOSING = 2
-    CLOSED = 3
+    BROKEN = 2
+    CLOSING = 3
+    CLOSED = 4
 
 
-RESTING, RUNNING, CLOSING, CLOSED = Mode
+RESTING, RUNNING, BROKEN, CLOSING, CLOSED = Mode
 # Bound once: looking a member up in its enum costs as much as a call, and every callback asks.
 
 
@@ -95,7 +96,7 @@ class Turn:
         _set_running_loop(self._before)
         sys.set_asyncgen_hooks(*self._hooks)
         if self._loop.mode is RUNNING:
-            self._loop.mode = RESTING
+            self._loop.mode = RESTING if error is None else BROKEN
 
 
 class WorkflowLoop(RefusingLoop):
@@ -285,7 +286,7 @@ class WorkflowLoop(RefusingLoop):
         eager_start: bool | None = None,
     ) -> WorkflowTask:
         refuse_unordered(coro)
-        if self.mode is RESTING or self.mode is CLOSED:
+        if self.mode is not RUNNING and self.mode is not CLOSING:
             close_unstarted(coro)
             raise OutsideWorkflow("asyncio.create_task", "The workflow's code is not running: its turn is over.")
         if eager_start:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 import durable.kernel.context as durable
-from durable.errors import PoisonTurn, WorkflowBlocked
+from durable.errors import WorkflowBlocked
 from durable.kernel.commands import CancelActivity, CompleteWorkflow, ScheduleActivity
+from durable.kernel.definitions import activity, workflow
 from durable.kernel.events import Event, EventType
-from durable.kernel.execution import Awaits, Execution, Limits
+from durable.kernel.execution import Awaits, Execution
+from durable.kernel.registry import registry
 from durable.kernel.retry import Retry
 from tests.kernel.harness import (
     EPOCH,
@@ -43,14 +46,10 @@ def completed(seq: int, ordinal: int, result: str = "null") -> Event:
     return Event(seq, EventType.ACTIVITY_COMPLETED, {"result": result}, EPOCH, ordinal)
 
 
-class CpuClock:
-    """CPU time that passes only when code says so."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
+@dataclass
+class Receipt:
+    number: str
+    amount: Decimal
 
 
 def test_each_command_is_one_event_and_last_seq_counts_them() -> None:
@@ -94,6 +93,40 @@ def test_event_out_of_sequence_is_refused() -> None:
     execution.activate(completed(3, 1))
     with pytest.raises(ValueError, match="can not follow"):
         execution.activate(completed(5, 1))
+
+
+def test_execution_that_could_not_go_on_is_of_no_use_but_to_be_closed() -> None:
+    async def flow() -> None:
+        await number.execute(1)
+
+    execution = begun(flow)
+    execution.activate(STARTED)
+    with pytest.raises(WorkflowBlocked):
+        execution.activate(completed(3, 1, '"no number"'))
+    with pytest.raises(RuntimeError, match="broken"):
+        execution.activate(completed(3, 1, "1"))
+    execution.close()
+    assert execution.loop.is_closed()
+
+
+def test_registered_pair_runs_as_it_is_written() -> None:
+    with registry.isolated():
+
+        @activity(name="shop.charge")
+        def charge(order_id: int, amount: Decimal) -> Receipt:
+            return Receipt(str(order_id), amount)
+
+        @workflow(name="shop.checkout")
+        async def checkout(order_id: int) -> str:
+            receipt = await charge.execute(order_id, amount=Decimal("9.90"))
+            await durable.sleep(timedelta(days=30))
+            return f"{receipt.number} {receipt.amount}"
+
+        story = play(checkout, done(1, {"number": "R1", "amount": "9.90"}), fire(), order_id=42)
+    (command,) = story.activations[0].commands
+    assert isinstance(command, ScheduleActivity)
+    assert (command.activity, command.payload) == ("shop.charge", '{"order_id":42,"amount":"9.90"}')
+    assert story.result == "R1 9.90"
 
 
 def test_history_is_replayed_once_only() -> None:
@@ -269,94 +302,6 @@ def test_weight_grows_with_what_is_pending_and_shrinks_again() -> None:
         done(ordinal)(driver)
     assert driver.execution().weight < heavy - 10 * (700 + 1_800)
     driver.close()
-
-
-# --- limits -----------------------------------------------------------------------------------------------------------
-
-
-def test_activation_over_its_cpu_time_is_a_poison_turn() -> None:
-    clock = CpuClock()
-
-    async def flow() -> None:
-        await echo.execute(1)
-        while True:
-            clock.seconds += 0.4
-            await asyncio.sleep(0)
-
-    limits = Limits(cpu_for=timedelta(seconds=2), max_events=1_000)
-    execution = begun(flow, limits=limits, cpu_clock=clock)
-    execution.activate(STARTED)
-    with pytest.raises(PoisonTurn) as caught:
-        execution.activate(completed(3, 1))
-    assert caught.value.seconds == pytest.approx(2.4)
-    execution.close()
-
-
-def test_cpu_time_is_counted_per_activation_also_in_replay() -> None:
-    clock = CpuClock()
-
-    async def flow() -> None:
-        for value in range(10):
-            clock.seconds += 1.5
-            await echo.execute(value)
-
-    limits = Limits(cpu_for=timedelta(seconds=2), max_events=1_000)
-    story = play(flow, *(done(ordinal) for ordinal in range(1, 11)))
-    execution = begun(flow, limits=limits, cpu_clock=clock)
-    execution.replay(story.history)
-    assert execution.done
-
-
-def test_single_callback_over_the_limit_is_a_poison_turn_once_it_returns() -> None:
-    clock = CpuClock()
-
-    async def flow() -> None:
-        clock.seconds += 5
-
-    execution = begun(flow, limits=Limits(cpu_for=timedelta(seconds=2), max_events=1_000), cpu_clock=clock)
-    with pytest.raises(PoisonTurn):
-        execution.activate(STARTED)
-    execution.close()
-
-
-def test_history_over_its_limit_blocks_the_workflow() -> None:
-    async def flow() -> None:
-        while True:
-            await echo.execute(1)
-
-    driver = Driver(flow, cold=False, limits=Limits(cpu_for=None, max_events=10))
-    start()(driver)
-    for ordinal in range(1, 5):
-        done(ordinal)(driver)
-    assert len(driver.history) == 10
-    with pytest.raises(WorkflowBlocked, match="MAX_HISTORY_EVENTS"):
-        done(5)(driver)
-    driver.close()
-
-
-def test_last_event_may_pass_the_limit() -> None:
-    async def flow() -> None:
-        await echo.execute(1)
-
-    story = play(flow, done(1), limits=Limits(cpu_for=None, max_events=3))
-    assert story.told[-1] == "completed"
-
-
-def test_call_in_an_endless_loop_without_await_blocks_the_workflow_whatever_it_catches() -> None:
-    async def flow() -> None:
-        calls = 0
-        while calls < 200:
-            calls += 1
-            try:
-                echo.execute(calls)
-            except WorkflowBlocked:
-                continue
-        await durable.wait_for_signal("n")
-
-    execution = begun(flow, limits=Limits(cpu_for=None, max_events=100))
-    with pytest.raises(WorkflowBlocked, match="one activation"):
-        execution.activate(STARTED)
-    execution.close()
 
 
 def test_batching_can_not_change_an_outcome() -> None:
