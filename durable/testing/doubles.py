@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -24,7 +25,7 @@ _wrappers: dict[str, list[Callable[[Handler], Handler]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One call of a fake: the activity's registered name, and the arguments that it was called with."""
+    """One call of a fake: the activity's registered name and the arguments, by position wherever that is possible."""
 
     activity: str
     args: tuple[Any, ...]
@@ -98,7 +99,7 @@ class Standing:
             return self._handler(*args, **kwargs)
         except BaseException as error:
             # Ctrl-C, and pytest's own outcomes (its timeout among them), are about the test and not about the activity.
-            if isinstance(error, KeyboardInterrupt) or type(error).__module__.startswith("_pytest."):
+            if not isinstance(error, Exception | asyncio.CancelledError | GeneratorExit | SystemExit):
                 self.interruption = error
             raise
 
@@ -106,17 +107,19 @@ class Standing:
 def _handler(definition: ActivityDefinition[Any, Any]) -> Handler:
     name = definition.name
     found = _fakes.get(name)
-    handler: Handler = definition.fn if found is None else _recording(name, *found)
+    handler: Handler = definition.fn if found is None else _recording(definition, *found)
     handler = _awaiting(handler)
     for wrapper in _wrappers.get(name, ()):
         handler = wrapper(handler)
     return handler
 
 
-def _recording(name: str, fake: Handler, record: Replaced) -> Handler:
+def _recording(definition: ActivityDefinition[Any, Any], fake: Handler, record: Replaced) -> Handler:
     def call(*args: Any, **kwargs: Any) -> Any:
-        record.calls.append(Recorded(name, args, kwargs))
-        return fake(*args, **kwargs)
+        # Payloads go by name; a fake may call its parameters as it likes, so what can go by position does.
+        bound = definition.signature.bind(*args, **kwargs)
+        record.calls.append(Recorded(definition.name, bound.args, bound.kwargs))
+        return fake(*bound.args, **bound.kwargs)
 
     return call
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -41,8 +42,9 @@ from durable.worker.execute import AckFailed, Call, Committed, GiveUp, Outcome, 
 
 NAME = "durable.testing"
 MOST_ROUNDS = 100_000
+TURNS = 100
 PATIENCE = 5
-"""Errors of the store, one after another, behind which it goes on."""
+"""Errors of one verb, one after another, behind which it goes on."""
 
 Answer = TypeVar("Answer")
 
@@ -70,27 +72,24 @@ class Inline:
         self._cache = cache
         self._slots = slots or settings.concurrency
         self._rng = random.Random(0)
-        self._troubles = 0
+        self._troubles: Counter[str] = Counter()
 
     def work(self) -> None:
         """Run everything that is due now, until nothing is. Raises `NeverIdle`."""
         for _ in range(MOST_ROUNDS):
+            faults = len(self.tally.faults)
             turned = self._turn()
             claims = self._claim()
             for one in claims:
                 self._deliver(one)
-            if not turned and not claims and not self._reconcile():
+            if not turned and not claims and not self._reconcile() and faults == len(self.tally.faults):
                 return
         raise NeverIdle(MOST_ROUNDS)
 
     # --- verbs ---
 
     def _turn(self) -> bool:
-        report = self._tried(
-            "turn", lambda: turn.turn(cache=self._cache, queues=None, limit=100, note=_note), failed=None
-        )
-        if report is None:
-            return True
+        report = self._tried("turn", self._take_turns, failed=TurnReport())
         self.tally.turns += report.workflows
         self.tally.closed += report.closed
         return report != TurnReport()
@@ -101,6 +100,9 @@ class Inline:
             if taken:
                 return list(taken)
         return []
+
+    def _take_turns(self) -> TurnReport:
+        return turn.turn(cache=self._cache, queues=None, limit=TURNS, note=_note)
 
     def _take(self) -> list[Claim]:
         return claim.claim(worker=NAME, limit=self._slots, queues=None, lease_for=settings.lease_for)
@@ -116,12 +118,12 @@ class Inline:
         try:
             answer = call()
         except DatabaseFault as error:
-            self._troubles += 1
-            if classify(error) is Fault.PERMANENT or self._troubles > PATIENCE:
+            self._troubles[verb] += 1
+            if classify(error) is Fault.PERMANENT or self._troubles[verb] > PATIENCE:
                 raise
             self._note_fault(verb, error)
             return failed
-        self._troubles = 0
+        self._troubles[verb] = 0
         return answer
 
     def _note_fault(self, verb: str, error: BaseException) -> None:

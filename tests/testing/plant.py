@@ -138,3 +138,63 @@ async def lengthy(steps: int) -> int:
     for step in range(steps):
         await ship.execute(step)
     return steps
+
+
+def _part(number: int) -> Any:
+    def part(given: int) -> int:
+        return given * 100 + number
+
+    return activity(name=f"plant.part_{number}")(part)
+
+
+PARTS = [_part(number) for number in range(10)]
+
+
+@workflow(name="plant.parts")
+async def parts(given: int) -> list[int]:
+    """Ten different activities at once."""
+    return list(await asyncio.gather(*(part.execute(given) for part in PARTS)))
+
+
+@workflow(name="plant.race")
+async def race() -> list[str]:
+    """Answers in which order a result, a signal and a timer came."""
+    came: list[str] = []
+
+    async def completion() -> None:
+        await ship.execute(1)
+        came.append("completion")
+
+    async def signal() -> None:
+        await durable.wait_for_signal("go")
+        came.append("signal")
+
+    async def timer() -> None:
+        await durable.sleep(timedelta(hours=1))
+        came.append("timer")
+
+    await asyncio.gather(completion(), signal(), timer())
+    return came
+
+
+SEEN: set[int] = set()
+"""What this process has shipped: state that a fresh process does not have."""
+
+
+@workflow(name="plant.remembering")
+async def remembering(item: int) -> str:
+    """Decides by what its process happens to know (BUGLOG R3)."""
+    if item in SEEN:
+        return "known"
+    return await ship.execute(item)
+
+
+WORDS = {"alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta"}
+
+
+@workflow(name="plant.unordered")
+async def unordered() -> int:
+    """Calls in the order of a set, which is another one in each process."""
+    for word in WORDS:
+        await note.execute(word)
+    return 8

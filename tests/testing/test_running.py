@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -29,16 +31,19 @@ def database(request: pytest.FixtureRequest) -> None:
     assert connection.in_atomic_block is (request.param == "open")
 
 
-@pytest.fixture(params=["warm", "cold"])
-def temperature(request: pytest.FixtureRequest) -> Any:
-    if request.param == "warm":
+@pytest.fixture(
+    params=[
+        pytest.param("warm", marks=pytest.mark.django_db, id="warm, in the test's transaction"),
+        pytest.param("cold", marks=pytest.mark.django_db, id="cold, in the test's transaction"),
+        pytest.param("warm", marks=pytest.mark.django_db(transaction=True), id="without a transaction"),
+    ]
+)
+def surroundings(request: pytest.FixtureRequest) -> Iterator[None]:
+    with testing.cold() if request.param == "cold" else nullcontext():
         yield
-    else:
-        with testing.cold():
-            yield
 
 
-@pytest.mark.usefixtures("database", "temperature")
+@pytest.mark.usefixtures("surroundings")
 class TestRun:
     """Each of these in and out of a transaction, warm and cold (BUGLOG R3)."""
 
@@ -75,10 +80,9 @@ class TestRun:
 
     def test_a_step_gets_the_handle_and_may_cancel(self) -> None:
         answers: list[Any] = []
-        with pytest.raises(durable.WorkflowCancelled, match="no longer wanted"):
-            testing.run(
-                plant.tidy, steps=[(HOUR, lambda handle: answers.append(handle.cancel(reason="no longer wanted")))]
-            )
+        reason = "no longer wanted"
+        with pytest.raises(durable.WorkflowCancelled, match=reason):
+            testing.run(plant.tidy, steps=[(HOUR, lambda handle: answers.append(handle.cancel(reason=reason)))])
         assert answers[0].answer is CancelAnswer.ASKED
         assert Entry.objects.get().label == "tidied up"
 
@@ -93,8 +97,8 @@ class TestRun:
 
     def test_retries_are_jumped_to(self) -> None:
         with testing.freeze(NOON) as frozen, testing.failing(plant.charge, times=2) as fault:
-            receipt = testing.run(plant.charge, 1, Decimal("1"))
-            assert (receipt, fault.raised) == (plant.Receipt("R-1", Decimal("1")), 2)
+            receipt = testing.run(plant.charge, 1, Decimal(1))
+            assert (receipt, fault.raised) == (plant.Receipt("R-1", Decimal(1)), 2)
             assert frozen.now == NOON + 3 * MINUTE
 
     def test_a_transactional_activity_commits_with_its_completion(self) -> None:
@@ -119,9 +123,10 @@ class TestWhatNeverEnds:
             testing.run(plant.lost)
 
     def test_a_dead_letter_that_nobody_redrives_is_said(self) -> None:
-        with testing.failing("acknowledge", times=100, error=ValueError("never")):
-            with pytest.raises(testing.NeverEnds, match=r"activity 1 \(plant.book\), which is a dead letter"):
-                testing.run(plant.transfer, "lost")
+        words = r"activity 1 \(plant.book\), which is a dead letter \(ack_abandoned\)"
+        never = testing.failing("acknowledge", times=100, error=ValueError("never"))
+        with never, pytest.raises(testing.NeverEnds, match=words):
+            testing.run(plant.transfer, "lost")
         assert not Entry.objects.exists()
 
     def test_more_time_than_allowed_is_not_skipped(self) -> None:
@@ -155,7 +160,7 @@ class TestDrain:
 
     def test_a_retry_waits_for_the_frozen_clock(self) -> None:
         with testing.freeze(NOON), testing.failing(plant.charge, times=1):
-            handle = plant.charge.enqueue(1, Decimal("1"))
+            handle = plant.charge.enqueue(1, Decimal(1))
             first = testing.drain()
             assert (first.attempts, first.retried, first.next_due_at) == (1, 1, NOON + MINUTE)
             testing.move(MINUTE - timedelta(microseconds=1))
@@ -188,8 +193,8 @@ class TestInDjangosTestCase(TestCase):
     """The way of most projects."""
 
     def test_a_workflow_runs_to_its_end(self) -> None:
-        self.assertEqual(testing.run(plant.checkout, 1), "R-1: parcel 0, parcel 1, parcel 2")
-        self.assertEqual(Entry.objects.count(), 1)
+        assert testing.run(plant.checkout, 1) == "R-1: parcel 0, parcel 1, parcel 2"
+        assert Entry.objects.count() == 1
 
 
 def test_the_clock_moves_forward_only_and_when_it_is_frozen() -> None:
@@ -198,7 +203,7 @@ def test_the_clock_moves_forward_only_and_when_it_is_frozen() -> None:
     with testing.freeze(NOON), pytest.raises(ValueError, match="forward only"):
         testing.move(-HOUR)
     with pytest.raises(ValueError, match="aware"):
-        testing.freeze(datetime(2030, 1, 1))
+        testing.freeze(NOON.replace(tzinfo=None))
 
 
 def test_a_nested_freeze_gives_the_outer_moment_back() -> None:
