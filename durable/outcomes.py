@@ -296,7 +296,9 @@ class Discarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Which dead letters are meant; what is None matches all. `failed_before` keeps what comes later out."""
+    """Which dead letters are meant; what is None matches all. `failed_before` keeps what comes later out. Bounds named
+    *after*, *from* and *to* are themselves meant, those named *before* are not.
+    """
 
     workflow_id: uuid.UUID | None = None
     workflow_type: str | None = None
@@ -307,6 +309,12 @@ class DeadLetterFilter:
     redriven: Literal["never", "again"] | None = None
     failed_after: datetime | None = None
     failed_before: datetime | None = None
+    first_failed_after: datetime | None = None
+    first_failed_before: datetime | None = None
+    attempts_from: int | None = None
+    attempts_to: int | None = None
+    deliveries_from: int | None = None
+    deliveries_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

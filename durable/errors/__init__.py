@@ -36,6 +36,7 @@
     │   ├── HistoryRecordsOutcome      history_records_outcome
     │   ├── RowNotFound                row_not_found
     │   ├── NotDeadLettered            not_dead_lettered
+    │   │   └── AlreadyDone            already_done
     │   ├── AlreadyJudged              already_judged
     │   └── StoreUnavailable           store_unavailable
 
@@ -45,6 +46,7 @@ Each class takes the values it is about and builds its own sentence; the values 
 from __future__ import annotations
 
 from durable.errors.refusals import (
+    AlreadyDone,
     AlreadyJudged,
     HistoryRecordsOutcome,
     NotDeadLettered,
@@ -89,6 +91,7 @@ from durable.errors.workflows import (
 
 __all__ = [
     "ActivityError",
+    "AlreadyDone",
     "AlreadyJudged",
     "AlreadyRegistered",
     "ArgumentsMismatch",

@@ -96,6 +96,18 @@ class AlreadyJudged(RedriveRefused):
         )
 
 
+class AlreadyDone(NotDeadLettered):
+    """The same request (a form that was sent twice) has moved this dead letter before. It was not done again, whatever
+    has become of the row meanwhile.
+    """
+
+    code = "already_done"
+
+    def __init__(self, workflow_id: Any, ordinal: int, status: str) -> None:
+        super().__init__(workflow_id, ordinal, status)
+        self.args = ("The same request has already done this; it was not done a second time.",)
+
+
 class StoreUnavailable(RedriveRefused):
     """The database did not answer. `outcome_unknown` says whether something may have been written."""
 

@@ -25,9 +25,19 @@ logger = structlog.stdlib.get_logger("durable.flow")
 
 class _Discard(Change[Discarded]):
     def __init__(
-        self, workflow_id: uuid.UUID, ordinal: int, *, lease: int | None, then: Then, actor: Any, reason: str
+        self,
+        workflow_id: uuid.UUID,
+        ordinal: int,
+        *,
+        lease: int | None,
+        then: Then,
+        actor: Any,
+        reason: str,
+        request: uuid.UUID | None,
     ) -> None:
-        super().__init__(workflow_id, ordinal, lease=lease, actor=actor, reason=reason, answer=Discarded)
+        super().__init__(
+            workflow_id, ordinal, lease=lease, actor=actor, reason=reason, request=request, answer=Discarded
+        )
         self.then = then
 
     def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
@@ -84,30 +94,53 @@ class _Discard(Change[Discarded]):
         return told
 
 
-def discard(workflow_id: uuid.UUID, ordinal: int, *, reason: str, then: Then = "fail", actor: Any = None) -> Discarded:
+def discard(
+    workflow_id: uuid.UUID,
+    ordinal: int,
+    *,
+    reason: str,
+    then: Then = "fail",
+    actor: Any = None,
+    request: uuid.UUID | None = None,
+) -> Discarded:
     """Close the dead letter of an activity in the current run as cancelled, for good.
 
     A judged one is only closed. A held one still has a workflow that waits: under `then="fail"` the activity fails
     there, under `"cancel"` the workflow is asked to cancel itself (a single activity ends at once, either way). Commits
     together: the row, the audit row, a marker event, and what the workflow is told. Raises `RedriveRefused`, and
-    `OptionInvalid` for an empty reason or another `then`.
+    `OptionInvalid` for an empty reason or another `then`. Under one `request` it is done once: again raises
+    `AlreadyDone`.
     """
     _check(reason, then)
-    return _one(workflow_id, ordinal, lease=None, then=then, actor=actor, reason=reason)
+    return _one(workflow_id, ordinal, lease=None, then=then, actor=actor, reason=reason, request=request)
 
 
 def discard_many(
-    rows_or_filter: RowsOrFilter, *, reason: str, then: Then = "fail", actor: Any = None
+    rows_or_filter: RowsOrFilter,
+    *,
+    reason: str,
+    then: Then = "fail",
+    actor: Any = None,
+    request: uuid.UUID | None = None,
 ) -> list[Discarded | RedriveRefused]:
     """Discard many dead letters, each in a transaction of its own; one outcome per row, refusals included.
 
     A filter means the dead letters that match it now; what fails anew meanwhile is left out. Once the store can not be
-    reached, the rest is not tried: each of them answers `StoreUnavailable`.
+    reached, the rest is not tried: each of them answers `StoreUnavailable`. Under one `request` each row is
+    discarded once: again answers `AlreadyDone`.
     """
     _check(reason, then)
 
     def one(place: Place) -> Discarded:
-        return _one(place.workflow_id, place.ordinal, lease=place.lease, then=then, actor=actor, reason=reason)
+        return _one(
+            place.workflow_id,
+            place.ordinal,
+            lease=place.lease,
+            then=then,
+            actor=actor,
+            reason=reason,
+            request=request,
+        )
 
     meant = selecting.places(rows_or_filter, transaction.reading)
     return selecting.each(meant, one, store_is_away=transaction.store_is_away)
@@ -119,8 +152,17 @@ def _check(reason: str, then: str) -> None:
         raise OptionInvalid("then", then, "'fail' (the activity fails) or 'cancel' (the workflow is cancelled)")
 
 
-def _one(workflow_id: uuid.UUID, ordinal: int, *, lease: int | None, then: Then, actor: Any, reason: str) -> Discarded:
-    one = _Discard(workflow_id, ordinal, lease=lease, then=then, actor=actor, reason=reason)
+def _one(
+    workflow_id: uuid.UUID,
+    ordinal: int,
+    *,
+    lease: int | None,
+    then: Then,
+    actor: Any,
+    reason: str,
+    request: uuid.UUID | None,
+) -> Discarded:
+    one = _Discard(workflow_id, ordinal, lease=lease, then=then, actor=actor, reason=reason, request=request)
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, then=then)
     try:
         done = transaction.certain(one)

@@ -34,9 +34,12 @@ class _Redrive(Change[Redriven]):
         mode: RedriveMode,
         actor: Any,
         reason: str,
+        request: uuid.UUID | None,
         delay: timedelta,
     ) -> None:
-        super().__init__(workflow_id, ordinal, lease=lease, actor=actor, reason=reason, answer=Redriven)
+        super().__init__(
+            workflow_id, ordinal, lease=lease, actor=actor, reason=reason, request=request, answer=Redriven
+        )
         self.mode = mode
         self.delay = delay
         self.passed_over: list[str] = []
@@ -86,16 +89,27 @@ def redrive(
     mode: RedriveMode = RedriveMode.ELIGIBLE,
     actor: Any = None,
     reason: str = "",
+    request: uuid.UUID | None = None,
 ) -> Redriven:
     """Give the dead letter of an activity in the current run back, due now.
 
     Commits together: the row (pending, both budgets extended by a full one, attempts and errors kept), the audit row,
     and a marker event in the history. Answers the row and whether it had been judged. Raises `RedriveRefused` (the
     first gate that refuses speaks; `StoreUnavailable` when the database did not answer), and `OptionInvalid` for a
-    forced redrive without a reason. `actor` is a user or a text.
+    forced redrive without a reason. `actor` is a user or a text. Under one `request` it is done once: again raises
+    `AlreadyDone`.
     """
     _check(mode, reason)
-    return _one(workflow_id, ordinal, lease=None, mode=mode, actor=actor, reason=reason, delay=timedelta())
+    return _one(
+        workflow_id,
+        ordinal,
+        lease=None,
+        mode=mode,
+        actor=actor,
+        reason=reason,
+        request=request,
+        delay=timedelta(),
+    )
 
 
 def redrive_many(
@@ -105,13 +119,15 @@ def redrive_many(
     actor: Any = None,
     reason: str = "",
     per_second: float | None = None,
+    request: uuid.UUID | None = None,
 ) -> list[Redriven | RedriveRefused]:
     """Redrive many dead letters, each in a transaction of its own; one outcome per row, refusals included.
 
     `rows_or_filter`: outbox rows, pairs of workflow id and ordinal, or a `DeadLetterFilter`, which means the dead
     letters that match it now; what fails anew meanwhile is left out. The rows come due at most `per_second` a second
     (None: `REDRIVE_PER_SECOND`), the first at once. When the store can not be reached the rest is not tried: each of
-    them answers `StoreUnavailable`, which is raised if not even the rows that are meant can be read.
+    them answers `StoreUnavailable`, which is raised if not even the rows that are meant can be read. Under one
+    `request` each row is redriven once: again answers `AlreadyDone`.
     """
     _check(mode, reason)
     rate = settings.redrive_per_second if per_second is None else per_second
@@ -129,6 +145,7 @@ def redrive_many(
             mode=mode,
             actor=actor,
             reason=reason,
+            request=request,
             delay=delay,
         )
         moved += 1
@@ -168,9 +185,12 @@ def _one(
     mode: RedriveMode,
     actor: Any,
     reason: str,
+    request: uuid.UUID | None,
     delay: timedelta,
 ) -> Redriven:
-    one = _Redrive(workflow_id, ordinal, lease=lease, mode=mode, actor=actor, reason=reason, delay=delay)
+    one = _Redrive(
+        workflow_id, ordinal, lease=lease, mode=mode, actor=actor, reason=reason, request=request, delay=delay
+    )
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, mode=mode.value)
     try:
         done = transaction.certain(one)

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import F, Q
 
 from durable.models.fields import JsonTextField, MomentField
-from durable.outcomes import Cause, OutboxStatus
+from durable.outcomes import Cause, DeadLetterFilter, OutboxStatus
 
 
 class Known(models.Func):
@@ -17,6 +17,14 @@ class Known(models.Func):
 
     def __init__(self, status: OutboxStatus) -> None:
         super().__init__(template=f"'{status.value}'")
+
+
+class _Zero(models.Func):
+    """The number 0 as a literal, for the same reason."""
+
+    output_field = models.IntegerField()
+    arity = 0
+    template = "0"
 
 
 class OutboxQuerySet(models.QuerySet["OutboxRow"]):
@@ -33,6 +41,32 @@ class OutboxQuerySet(models.QuerySet["OutboxRow"]):
     def dead_letters(self) -> OutboxQuerySet:
         """Rows that spent their budget."""
         return self.filter(status=Known(OutboxStatus.FAILED))
+
+    def matching(self, wanted: DeadLetterFilter) -> OutboxQuerySet:
+        """The dead letters that match a filter. Lists, previews and bulk verbs all ask this one."""
+        equal = {
+            "workflow_id": wanted.workflow_id,
+            "workflow__type": wanted.workflow_type,
+            "activity": wanted.activity,
+            "cause": None if wanted.cause is None else wanted.cause.value,
+            "queue": wanted.queue,
+            "failure_delivered": None if wanted.judged is None else wanted.judged == "judged",
+            "redrive_count__gt": _Zero() if wanted.redriven == "again" else None,
+            "redrive_count": _Zero() if wanted.redriven == "never" else None,
+            "attempts__gte": wanted.attempts_from,
+            "attempts__lte": wanted.attempts_to,
+            "deliveries__gte": wanted.deliveries_from,
+            "deliveries__lte": wanted.deliveries_to,
+            "dead_lettered_at__gte": wanted.failed_after,
+            "dead_lettered_at__lt": wanted.failed_before,
+        }
+        rows = self.dead_letters().filter(**{name: value for name, value in equal.items() if value is not None})
+        failures = FailedAttempt.objects.filter(outbox_row=models.OuterRef("pk"))
+        if wanted.first_failed_before is not None:
+            rows = rows.filter(models.Exists(failures.filter(ended_at__lt=wanted.first_failed_before)))
+        if wanted.first_failed_after is not None:
+            rows = rows.exclude(models.Exists(failures.filter(ended_at__lt=wanted.first_failed_after)))
+        return rows
 
 
 class OutboxRow(models.Model):
@@ -80,11 +114,6 @@ class OutboxRow(models.Model):
         verbose_name = "outbox row"
         verbose_name_plural = "outbox rows"
         default_permissions = ("view",)
-        permissions = [
-            ("redrive_deadletter", "Can redrive a dead letter"),
-            ("force_redrive_deadletter", "Can force the redrive of a dead letter that was judged"),
-            ("discard_deadletter", "Can discard a dead letter"),
-        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["workflow", "lease", "ordinal"], name="durable_one_row_per_lease_and_ordinal"
@@ -121,6 +150,33 @@ class OutboxRow(models.Model):
                 condition=Q(status=OutboxStatus.FAILED.value),
                 name="durable_outbox_dead_letters",
             ),
+            # One for each filter of the list of dead letters, in the list's order: a rare value among many is found at
+            # once. They hold dead letters only, so nothing else that happens to a row touches them.
+            *(
+                models.Index(
+                    fields=[column, "-dead_lettered_at", "-id"],
+                    condition=Q(status=OutboxStatus.FAILED.value),
+                    name=f"durable_dead_letters_{name}",
+                )
+                for column, name in (
+                    ("activity", "act"),
+                    ("cause", "cause"),
+                    ("queue", "queue"),
+                    ("failure_delivered", "told"),
+                    ("attempts", "tries"),
+                    ("deliveries", "given"),
+                )
+            ),
+            models.Index(
+                fields=["-dead_lettered_at", "-id"],
+                condition=Q(status=OutboxStatus.FAILED.value, redrive_count=0),
+                name="durable_dead_letters_first",
+            ),
+            models.Index(
+                fields=["-dead_lettered_at", "-id"],
+                condition=Q(status=OutboxStatus.FAILED.value, redrive_count__gt=0),
+                name="durable_dead_letters_again",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -130,6 +186,25 @@ class OutboxRow(models.Model):
     def dispatch_key(self) -> str:
         """`workflow:lease:ordinal`, also the idempotency key that handlers see."""
         return f"{self.workflow_id}:{self.lease}:{self.ordinal}"
+
+
+class DeadLetter(OutboxRow):
+    """An outbox row as operators of dead letters see it. Its manager answers every row: the page of one that was
+    redriven still opens. The list asks for `dead_letters()`.
+    """
+
+    objects = OutboxQuerySet.as_manager()
+
+    class Meta:
+        proxy = True
+        verbose_name = "dead letter"
+        verbose_name_plural = "dead letters"
+        default_permissions = ("view",)
+        permissions = [
+            ("redrive_deadletter", "Can redrive a dead letter"),
+            ("force_redrive_deadletter", "Can force the redrive of a dead letter that was judged"),
+            ("discard_deadletter", "Can discard a dead letter"),
+        ]
 
 
 class FailedAttempt(models.Model):

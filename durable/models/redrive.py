@@ -28,7 +28,11 @@ class Redrive(models.Model):
         verbose_name = "redrive"
         verbose_name_plural = "redrives"
         default_permissions = ("view",)
-        indexes = [models.Index(fields=["outbox_row", "-at"], name="durable_redrive_of_row")]
+        indexes = [
+            models.Index(fields=["outbox_row", "-at"], name="durable_redrive_of_row"),
+            models.Index(fields=["-at", "-id"], name="durable_redrive_at"),
+            models.Index(fields=["mode", "-at", "-id"], name="durable_redrive_mode"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.mode} of {self.outbox_row_id}"

@@ -242,20 +242,7 @@ def dead_letters(
 
 def matching(connection: BaseDatabaseWrapper, wanted: DeadLetterFilter) -> OutboxQuerySet:
     """The dead letters that match a filter."""
-    rows = OutboxRow.objects.using(connection.alias).dead_letters()
-    equal = {
-        "workflow_id": wanted.workflow_id,
-        "workflow__type": wanted.workflow_type,
-        "activity": wanted.activity,
-        "cause": None if wanted.cause is None else wanted.cause.value,
-        "queue": wanted.queue,
-        "failure_delivered": None if wanted.judged is None else wanted.judged == "judged",
-        "redrive_count__gt": 0 if wanted.redriven == "again" else None,
-        "redrive_count": 0 if wanted.redriven == "never" else None,
-        "dead_lettered_at__gte": wanted.failed_after,
-        "dead_lettered_at__lt": wanted.failed_before,
-    }
-    return rows.filter(**{name: value for name, value in equal.items() if value is not None})
+    return OutboxRow.objects.using(connection.alias).matching(wanted)
 
 
 def places(

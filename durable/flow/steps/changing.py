@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
-from durable.errors import NotDeadLettered, RedriveRefused, RowNotFound, WorkflowTerminal
+from durable.errors import AlreadyDone, NotDeadLettered, RedriveRefused, RowNotFound, WorkflowTerminal
 from durable.flow.steps import actors
 from durable.kernel.events import Event, EventType
 from durable.outcomes import Discarded, OutboxStatus, Redriven
@@ -28,7 +28,11 @@ _LARGEST_ORDINAL = 2**31 - 1
 
 
 class Change(ABC, Generic[A]):
-    """One change of one dead letter. The id of its audit row is chosen before the first try."""
+    """One change of one dead letter. The id of its audit row is chosen before the first try.
+
+    Changes under one `request` (a form that was sent, a piece of bulk work) change a row once, however often they come:
+    the audit's id is made of the request's, so that the second one finds it behind the lock.
+    """
 
     def __init__(
         self,
@@ -38,6 +42,7 @@ class Change(ABC, Generic[A]):
         lease: int | None,
         actor: Any,
         reason: str,
+        request: uuid.UUID | None,
         answer: Callable[..., A],
     ) -> None:
         self.workflow_id = workflow_id
@@ -45,7 +50,8 @@ class Change(ABC, Generic[A]):
         self.ordinal = ordinal
         self.reason = reason
         self.actor_id, self.actor_text = actors.identify(actor)
-        self.audit_id = uuid.uuid4()
+        self.request = request
+        self.audit_id = uuid.uuid4() if request is None else uuid.uuid5(request, f"{workflow_id}:{lease}:{ordinal}")
         self._answer: Callable[..., A] = answer
         self.unconfirmed = ""
 
@@ -63,6 +69,10 @@ class Change(ABC, Generic[A]):
             found = self._made(connection)
             if found is not None:
                 return found
+        if self.request is not None:
+            done = redrives.recorded(connection, self.audit_id)
+            if done is not None:
+                raise AlreadyDone(self.workflow_id, self.ordinal, redrives.row(connection, done[0]).status)
         if workflow is None:
             raise RowNotFound(self.workflow_id, self.ordinal)
         if not workflow.is_live:

@@ -20,7 +20,7 @@ from durable.store import redrives
 if TYPE_CHECKING:
     from durable.models import OutboxRow
 
-    RowsOrFilter = DeadLetterFilter | Iterable["OutboxRow | tuple[uuid.UUID, int]"]
+    RowsOrFilter = DeadLetterFilter | Iterable["OutboxRow | Place | tuple[uuid.UUID, int]"]
 else:
     RowsOrFilter = object
 
@@ -102,7 +102,7 @@ def each(
     return outcomes
 
 
-def _place(one: OutboxRow | tuple[uuid.UUID, int]) -> Place:
+def _place(one: OutboxRow | Place | tuple[uuid.UUID, int]) -> Place:
     if isinstance(one, tuple):
         workflow_id, ordinal = one
         return Place(workflow_id if isinstance(workflow_id, uuid.UUID) else uuid.UUID(str(workflow_id)), ordinal, None)
