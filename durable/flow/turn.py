@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
@@ -161,6 +161,7 @@ def _is_turnable(workflow: LockedWorkflow) -> bool:
 
 
 def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: _Batch, note: Note) -> None:
+    batch.started[workflow.id] = events[0]
     try:
         definition = registry.workflow(workflow.type)
     except NotRegistered:
@@ -175,7 +176,6 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: _Batch, no
         cpu_clock=time.thread_time,
     )
     batch.executions[workflow.id] = execution
-    batch.started[workflow.id] = events[0]
     batch.seen[workflow.id] = events[-1].seq
     if not any(event.type in _BEGUN for event in events):
         return
@@ -216,7 +216,10 @@ def _turn(
             deferred += 1
         else:
             plans.append(_decide(Plan(workflow, at), due.get(owner, []), batch, note, until))
-    plans += [_judge_unknown(Plan(workflow, at), due.get(workflow.id, [])) for workflow in unknown]
+    asleep = workflows.first_timers(connection, [workflow.id for workflow in unknown if workflow.id not in due])
+    for workflow in unknown:
+        begun = batch.started[workflow.id].recorded_at
+        plans.append(_judge_unknown(Plan(workflow, at), due.get(workflow.id, []), begun, asleep.get(workflow.id)))
     _write(connection, plans, ended=ended, waiting=waiting)
     return plans, TurnReport(
         workflows=len(plans),
@@ -254,9 +257,12 @@ def _decide(plan: Plan, due: Sequence[DueMessage], batch: _Batch, note: Note, un
     return plan
 
 
-def _judge_unknown(plan: Plan, due: Sequence[DueMessage]) -> Plan:
-    """No code of this type is known here: wait for a deploy to bring it, and show it to staff when it does not."""
-    since = min([message.created_at for message in due], default=plan.workflow.wake_at or plan.at)
+def _judge_unknown(plan: Plan, due: Sequence[DueMessage], begun: datetime, timer: datetime | None) -> Plan:
+    """No code of this type is known here: wait for a deploy to bring it, and show it to staff when it does not.
+
+    It has waited since its first message or timer came, not since it was last looked at, and not before its start.
+    """
+    since = max(begun, min([message.created_at for message in due], default=timer or plan.at))
     if plan.at - since >= settings.unknown_handler_for:
         feeding.block(plan, WorkflowBlocked(f"No workflow named {plan.workflow.type!r} is registered."))
     else:

@@ -210,6 +210,21 @@ def advance(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> No
     sql.execute(connection, _ADVANCE.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows))
 
 
+def first_timers(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, datetime]:
+    """The moment of the earliest pending timer or deadline of each workflow that has one, whenever it is woken."""
+    found: dict[uuid.UUID, datetime] = {}
+    if not ids:
+        return found
+    workflows: Any = Workflow.objects.using(connection.alias).filter(id__in=list(ids))
+    for owner, timers, deadline in workflows.values_list("id", "timers", "deadline_at"):
+        moments = [datetime.fromisoformat(timer["due"]) for timer in timers]
+        if deadline is not None:
+            moments.append(deadline)
+        if moments:
+            found[owner] = min(moments)
+    return found
+
+
 def wake_later(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, by: timedelta) -> None:
     """Move the wake-up of (locked) workflows whose code is not known here (yet)."""
     if ids:
