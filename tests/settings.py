@@ -7,12 +7,12 @@ server and leaves its address in the environment, so that xdist's workers, and p
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from tests import folders
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 SECRET_KEY = "for-tests-only"
@@ -62,9 +62,7 @@ def run_directory() -> Path:
     """The run's temporary folder; the process that made it removes it."""
     if given := os.environ.get("DURABLE_TEST_DIR"):
         return Path(given)
-    made = Path(tempfile.mkdtemp(prefix="durable-tests-"))
-    owner = os.getpid()
-    atexit.register(lambda: shutil.rmtree(made, ignore_errors=True) if os.getpid() == owner else None)
+    made = folders.own("tests", parent=Path(tempfile.gettempdir()))
     os.environ["DURABLE_TEST_DIR"] = str(made)
     return made
 

@@ -8,11 +8,13 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
+from tests import folders
 from tests.conftest import ROOT, FrozenClock
 from tests.ledger.models import Entry
 from tests.waiting import Barrier, Gate
@@ -75,3 +77,33 @@ def test_a_barrier_that_somebody_misses_speaks_up(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tests.waiting.PATIENCE", 0.01)
     with pytest.raises(AssertionError, match="Not all 2 threads came to 'meeting'"):
         Barrier(2, "meeting").wait()
+
+
+def test_the_folder_of_a_killed_owner_is_removed_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, sys; from tests import folders;"
+        "print(folders.own('kept', parent=pathlib.Path(sys.argv[1])), flush=True);"
+        "sys.stdin.read(1) or os.kill(os.getpid(), 9)"
+    )
+
+    def owner() -> tuple[subprocess.Popen[str], Path]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    killed, orphan = owner()
+    killed.communicate()
+    assert killed.returncode == -9
+    assert orphan.is_dir()
+    living, kept = owner()
+    assert not orphan.exists()
+    folders.own("kept", parent=tmp_path)
+    assert kept.is_dir()
+    living.communicate("x")
+    assert not kept.exists()
