@@ -76,7 +76,12 @@ def test_what_can_not_be_called_or_is_not_registered_is_refused() -> None:
 def test_slots_say_how_many_are_claimed_together() -> None:
     """With one slot a turn comes after each activity, so that the first result can cancel the others."""
     seen: list[int] = []
-    with testing.replaced({plant.ship: lambda item: seen.append(item) or str(item)}):
+
+    def ship(item: int) -> str:
+        seen.append(item)
+        return str(item)
+
+    with testing.replaced({plant.ship: ship}):
         assert testing.run(_first_of_three, slots=1) == "0"
     assert seen == [0]
 

@@ -71,7 +71,7 @@ class TestRun:
 
     def test_signals_come_at_their_moments(self) -> None:
         with testing.freeze(NOON):
-            signals = [(2 * HOUR, "second", {"ok": True}), (HOUR, "first")]
+            signals: list[Any] = [(2 * HOUR, "second", {"ok": True}), (HOUR, "first")]
             assert testing.run(plant.patient, signals=signals) == [None, {"ok": True}, (NOON + 2 * HOUR).isoformat()]
 
     def test_a_signal_that_comes_in_time_beats_the_limit_and_one_that_comes_late_does_not(self) -> None:
