@@ -25,6 +25,8 @@ class StopSignals:
         if threading.current_thread() is threading.main_thread():
             for number in STOP_SIGNALS:
                 self._before[number] = signal.signal(number, self._received)
+            # A supervisor blocks them around its forks; one that came in between is delivered now.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
         return self
 
     def __exit__(

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from django.db import Error as DatabaseFault
 from django.db import connections
 
 from durable.conf import settings
@@ -48,7 +47,8 @@ class _Farewell(threading.Thread):
                 for delivery in self._left:
                     self._worker.leases.end(delivery)
             beat.gone(self._worker.name)
-        except DatabaseFault as fault:
+        # Whatever keeps the last words from being written, the exit code has to say so.
+        except Exception as fault:  # noqa: BLE001
             self.trouble = f"{type(fault).__qualname__}: {fault}"
         finally:
             connections.close_all()
@@ -79,8 +79,9 @@ def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
     for loop in worker.loops:
         loop.stop()
     worker.handlers.close(1.0)
+    end = time.monotonic() + 1.0
     for loop in worker.loops:
-        loop.join(1.0)
+        loop.join(end - time.monotonic())
     return _verdict(worker, code, farewell, unwritten)
 
 
@@ -95,4 +96,5 @@ def _verdict(worker: Worker, code: Exit, farewell: _Farewell, unwritten: int) ->
         still_leased=held,
         error=farewell.trouble or "no answer in time",
     )
-    return type(code).STORE
+    # A turn that hangs inside its transaction may be the very reason: the process has to start anew all the same.
+    return code if code is type(code).RESTART else type(code).STORE

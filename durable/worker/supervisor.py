@@ -105,6 +105,7 @@ class Supervisor:
                         self._on_tick(self)
         finally:
             signal.signal(signal.SIGCHLD, before)
+            self._doorbell.close()
         return max([int(self._code), *(child.code or 0 for child in self._children)])
 
     def stop(self, code: Exit = Exit.CLEAN) -> None:

@@ -6,8 +6,8 @@ Inside a process a wake-up is immediate. Between processes the loops look again 
 
 from __future__ import annotations
 
-import os
 import select
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -76,32 +76,32 @@ class HostTiming:
 
 
 class Doorbell:
-    """Wakes the main thread, also from a signal handler, where locks may not be taken: a pipe and a select."""
+    """Wakes the main thread, also from a signal handler, where locks may not be taken: a pair of sockets and a select."""
 
     def __init__(self) -> None:
-        self._inner, self._outer = os.pipe()
+        self._inner, self._outer = socket.socketpair()
         for end in (self._inner, self._outer):
-            os.set_blocking(end, False)
+            end.setblocking(False)
 
     def fileno(self) -> int:
         """For select."""
-        return self._inner
+        return self._inner.fileno()
 
     def ring(self) -> None:
-        """Wake whoever waits. Safe in signal handlers and from any thread."""
-        with suppress(BlockingIOError):  # full of rings that nobody has answered yet: one more says nothing new
-            os.write(self._outer, b"!")
+        """Wake whoever waits. Safe in signal handlers, from any thread, and after `close`."""
+        with suppress(OSError):  # full of rings that nobody has answered yet, or nobody is there any more
+            self._outer.send(b"!")
 
     def wait(self, seconds: float) -> None:
         """Wait for a ring, `seconds` at most."""
         ready, _, _ = select.select([self._inner], [], [], seconds)
         if ready:
-            os.read(self._inner, 4096)
+            self._inner.recv(4096)
 
     def close(self) -> None:
-        """Give the pipe back."""
-        os.close(self._inner)
-        os.close(self._outer)
+        """Give the sockets back."""
+        self._inner.close()
+        self._outer.close()
 
 
 class ForeignWrites:

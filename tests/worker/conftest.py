@@ -45,7 +45,11 @@ class Plant:
         """Start a workflow."""
         from durable.flow import start
 
-        new = start.new_workflow(id=uuid.uuid4(), type=definition.name, payload=encode_arguments(definition, args, {}, codec=configured.codec()))
+        new = start.new_workflow(
+            id=uuid.uuid4(),
+            type=definition.name,
+            payload=encode_arguments(definition, args, {}, codec=configured.codec()),
+        )
         [outcome] = start.start([new])
         assert isinstance(outcome, Started)
         return outcome.workflow_id

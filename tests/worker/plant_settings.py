@@ -16,4 +16,6 @@ DURABLE = {
     "DELIVERY_ATTEMPTS": int(os.environ.get("PLANT_DELIVERIES", "8")),
     "ON_DEAD_LETTER": os.environ.get("PLANT_DEAD_LETTER", "hold"),
     "CONCURRENCY": 4,
+    "TURN_POISON_LIMIT": int(os.environ.get("PLANT_POISON", "3")),
+    "TURN_CPU_FOR": timedelta(seconds=float(os.environ.get("PLANT_TURN", "2"))),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from durable import workflow
 from tests.worker.plant import activities
@@ -20,9 +21,7 @@ async def fan(label: str, width: int) -> int:
     return len(await asyncio.gather(*(activities.note.execute(f"{label}-{at}") for at in range(width))))
 
 
-@workflow(name="plant.spin")
-async def spin() -> None:
-    """A callback that never comes back."""
-    from tests.worker.plant.activities import GATES
-
-    GATES["spin"].pass_through()
+@workflow(name="plant.hang")
+async def hang() -> None:
+    """A callback that never comes back, and uses no CPU time that a limit could see."""
+    threading.Event().wait()

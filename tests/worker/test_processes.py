@@ -1,0 +1,259 @@
+"""`manage.py runworker` as processes: deaths, signals, the supervisor, exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from durable.outcomes import OutboxStatus, WorkflowStatus
+from tests.conftest import ROOT
+from tests.waiting import PATIENCE
+from tests.worker.conftest import Plant
+from tests.worker.plant import activities, workflows
+from tests.worker.test_threads import until, until_closed
+
+Start = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def runworker(subprocess_environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+    """`runworker("--burst", PLANT_LEASE="1")` starts one; all are killed at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "manage.py", "runworker", *arguments],
+                cwd=ROOT,
+                env=subprocess_environment
+                | {"DJANGO_SETTINGS_MODULE": "tests.worker.plant_settings", "TMPDIR": str(tmp_path)}
+                | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+class Pipes:
+    """Two named pipes by which a handler in another process tells that it is there, and is let go."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.arrived, self.opened = folder / f"{name}-arrived", folder / f"{name}-opened"
+        os.mkfifo(self.arrived)
+        os.mkfifo(self.opened)
+
+    def wait_for_arrival(self) -> None:
+        with self.arrived.open() as pipe:
+            assert pipe.read() == "here\n"
+
+    def let_go(self) -> None:
+        with self.opened.open("w"):
+            pass
+
+
+@pytest.fixture
+def pipes(tmp_path: Path) -> Callable[[str], Pipes]:
+    return lambda name: Pipes(tmp_path, name)
+
+
+def code_of(process: subprocess.Popen[str]) -> int:
+    process.communicate(timeout=PATIENCE)
+    return process.returncode
+
+
+def test_a_burst_works_until_nothing_is_due_and_exits_0(plant: Plant, runworker: Start) -> None:
+    ids = [plant.start(workflows.three, f"a{number}") for number in range(5)]
+    assert code_of(runworker("--burst")) == 0
+    assert {plant.look(workflow_id).status for workflow_id in ids} == {WorkflowStatus.COMPLETED}
+
+
+def test_several_processes_in_a_burst_share_the_work_and_run_each_once(plant: Plant, runworker: Start) -> None:
+    """BUGLOG Q1 at the level of workers."""
+    ids = [plant.start(workflows.fan, f"b{number}", 10) for number in range(10)]
+    assert code_of(runworker("--burst", "--processes", "3")) == 0
+    assert {plant.look(workflow_id).status for workflow_id in ids} == {WorkflowStatus.COMPLETED}
+    labels = plant.labels()
+    assert len(labels) == len(set(labels)) == 100
+
+
+def test_sigterm_lets_the_handler_finish_and_exits_0(
+    plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]
+) -> None:
+    door = pipes("c")
+    workflow_id = plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "c")
+    process = runworker()
+    door.wait_for_arrival()
+    process.send_signal(signal.SIGTERM)
+    door.let_go()
+    assert code_of(process) == 0
+    assert plant.look(workflow_id).result == '"c"'
+
+
+def test_a_second_signal_ends_the_process_now(plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]) -> None:
+    door = pipes("d")
+    workflow_id = plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "d")
+    process = runworker()
+    door.wait_for_arrival()
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    assert code_of(process) == 130
+    assert plant.row(workflow_id).status == OutboxStatus.CLAIMED.value
+
+
+def test_grace_over_releases_and_exits_0_with_the_handler_still_running(
+    plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]
+) -> None:
+    door = pipes("e")
+    workflow_id = plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "e")
+    process = runworker(PLANT_GRACE="0")
+    door.wait_for_arrival()
+    process.send_signal(signal.SIGTERM)
+    assert code_of(process) == 0
+    row = plant.row(workflow_id)
+    assert (row.status, row.deliveries) == (OutboxStatus.PENDING.value, 0)
+
+
+def test_after_sigkill_another_worker_takes_it_over(
+    plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]
+) -> None:
+    """BUGLOG S1: with no operator, and the lost attempt shown."""
+    door = pipes("f")
+    workflow_id = plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "f")
+    process = runworker(PLANT_LEASE="1")
+    door.wait_for_arrival()
+    process.kill()
+    assert code_of(process) == -signal.SIGKILL
+    runworker(PLANT_LEASE="1")
+    door.wait_for_arrival()
+    door.let_go()
+    until_closed(plant, workflow_id)
+    assert plant.labels() == ["f", "f"]
+    row = plant.row(workflow_id)
+    assert row.deliveries == 2
+    [lost] = row.failed_attempts.all()
+    assert lost.cause in ("worker_died", "lease_lost")
+
+
+def test_a_handler_that_kills_its_process_spends_its_own_budget_only(
+    plant: Plant, runworker: Start, tmp_path: Path
+) -> None:
+    """BUGLOG O1, SPEC B7: three deliveries, then a dead letter; the others get through with one loss at most."""
+    killed = tmp_path / "killed"
+    killer = plant.enqueue(activities.die, str(killed))
+    from durable.models import OutboxRow
+
+    OutboxRow.objects.filter(workflow_id=killer).update(delivery_budget=3)
+    ids = [plant.enqueue(activities.note, f"g{number}") for number in range(8)]
+    process = runworker("--processes", "1", PLANT_LEASE="1")
+    until(lambda: plant.row(killer).status == OutboxStatus.FAILED.value)
+    for workflow_id in ids:
+        until_closed(plant, workflow_id)
+    process.send_signal(signal.SIGTERM)
+    assert code_of(process) == 0
+    assert len(killed.read_text().splitlines()) == 3
+    row = plant.row(killer)
+    assert (row.deliveries, row.cause) == (3, "worker_died")
+    assert all(plant.row(workflow_id).delivery_failures <= 1 for workflow_id in ids)
+
+
+def test_the_supervisor_replaces_a_killed_child_and_forwards_the_stop(
+    plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]
+) -> None:
+    """BUGLOG S8."""
+    from tests.ledger.models import Entry
+
+    door = pipes("h")
+    workflow_id = plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "h")
+    process = runworker("--processes", "1", PLANT_LEASE="1")
+    door.wait_for_arrival()
+    os.kill(Entry.objects.get().amount, signal.SIGKILL)
+    door.wait_for_arrival()
+    door.let_go()
+    until_closed(plant, workflow_id)
+    process.send_signal(signal.SIGTERM)
+    assert code_of(process) == 0
+    pids = set(Entry.objects.values_list("amount", flat=True))
+    assert len(pids) == 2
+    assert process.pid not in pids
+
+
+@pytest.mark.parametrize("processes", [[], ["--processes", "2"]], ids=["one", "supervised"])
+def test_health_is_green_when_all_are_ready_and_gone_after_the_stop(
+    plant: Plant, runworker: Start, processes: list[str]
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = runworker("--health", f"127.0.0.1:{port}", *processes)
+    until(lambda: answer_of(port) == (200, "ok\n"))
+    process.send_signal(signal.SIGTERM)
+    assert code_of(process) == 0
+    assert answer_of(port) is None
+
+
+def answer_of(port: int) -> tuple[int, str] | None:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as red:
+        return red.code, red.read().decode()
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--concurrency", "0"], "--concurrency is 0"),
+        (["--processes", "-1"], "--processes is -1"),
+        (["--health", "nowhere"], "no ADDRESS:PORT"),
+        (["--unheard-of"], "unrecognized arguments"),
+    ],
+)
+def test_wrong_usage_exits_2_and_says_why(runworker: Start, arguments: list[str], told: str) -> None:
+    process = runworker(*arguments)
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert told in said
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--require-db"], ["--burst"], ["--require-db", "--processes", "2"]], ids=" ".join
+)
+def test_a_store_that_is_away_at_the_start_exits_3_where_asked_to(runworker: Start, arguments: list[str]) -> None:
+    process = runworker(*arguments, DURABLE_TEST_NAME="/nowhere/at/all")
+    assert code_of(process) == 3
+
+
+def test_a_turn_that_never_comes_back_restarts_the_worker_and_is_counted_until_it_blocks(
+    plant: Plant, runworker: Start
+) -> None:
+    """DESIGN 5, CPU limit: the worker starts itself anew, and other work goes on."""
+    spinning = plant.start(workflows.hang)
+    after: list[Any] = [plant.enqueue(activities.add, 1, 1)]
+    process = runworker(PLANT_TURN="0.1", PLANT_GRACE="0", PLANT_POISON="1", PLANT_LEASE="2")
+    until(lambda: plant.look(spinning).blocked_reason != "")
+    after.append(plant.start(workflows.three, "i"))
+    for workflow_id in after:
+        until_closed(plant, workflow_id)
+    process.send_signal(signal.SIGTERM)
+    assert code_of(process) == 0

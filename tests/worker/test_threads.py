@@ -1,0 +1,222 @@
+"""Workers as threads of the test: stopping, leases, cancellation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from durable.flow import acknowledge, cancel, renew
+from durable.outcomes import AckOutcome, Ending, Held, OutboxStatus, Renewal, WorkflowStatus
+from durable.worker.worker import Exit, Worker
+from tests.waiting import PATIENCE, Gate, in_thread
+from tests.worker.conftest import Plant
+from tests.worker.plant import activities
+from tests.worker.test_acks import retryable
+
+
+@contextmanager
+def running(**options: Any) -> Iterator[tuple[Worker, Future[Exit]]]:
+    """A worker in a thread of its own; stopped at the end of the block."""
+    worker = Worker(**options)
+    future = in_thread(worker.run)
+    try:
+        yield worker, future
+    finally:
+        worker.stop()
+        future.result(PATIENCE)
+
+
+class Renewals:
+    """Counts renewals of anything, and lets the test wait for the next ones."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._real = renew.renew
+        self._seen = threading.Semaphore(0)
+        self.answers: list[Renewal] = []
+        monkeypatch.setattr(renew, "renew", self._renew)
+
+    def _renew(self, held: Sequence[Held], *, lease_for: timedelta) -> list[Renewal]:
+        answers = self._real(held, lease_for=lease_for)
+        self.answers += answers
+        self._seen.release()
+        return answers
+
+    def wait(self, count: int) -> None:
+        for _ in range(count):
+            assert self._seen.acquire(timeout=PATIENCE), "No renewal came."
+
+
+@pytest.fixture
+def renewals(monkeypatch: pytest.MonkeyPatch) -> Renewals:
+    return Renewals(monkeypatch)
+
+
+def test_a_stop_lets_the_handler_finish(plant: Plant, door: Callable[[str], Gate]) -> None:
+    gate = door("a")
+    workflow_id = plant.enqueue(activities.pass_gate, "a")
+    with running() as (worker, future):
+        gate.wait_for_arrival()
+        worker.stop()
+        gate.open()
+        assert future.result(PATIENCE) is Exit.CLEAN
+    assert plant.look(workflow_id).result == '"through"'
+
+
+def test_what_outlasts_the_grace_is_released_uncounted_and_its_late_result_dropped(
+    plant: Plant, door: Callable[[str], Gate], settings: Any
+) -> None:
+    settings.DURABLE = settings.DURABLE | {"GRACE_FOR": timedelta()}
+    gate = door("b")
+    workflow_id = plant.enqueue(activities.pass_gate, "b")
+    with running() as (worker, future):
+        gate.wait_for_arrival()
+        worker.stop()
+        assert future.result(PATIENCE) is Exit.CLEAN
+        row = plant.row(workflow_id)
+        assert (row.status, row.deliveries, row.delivery_failures) == (OutboxStatus.PENDING.value, 0, 0)
+        gate.open()
+    assert plant.look(workflow_id).status is WorkflowStatus.RUNNING
+
+
+@pytest.mark.parametrize("definition", [activities.pass_gate, activities.pass_gate_async], ids=["sync", "async"])
+def test_an_activity_of_many_leases_runs_once(
+    plant: Plant, door: Callable[[str], Gate], settings: Any, renewals: Renewals, definition: Any
+) -> None:
+    """BUGLOG X1, X4: also when an async handler blocks its event loop."""
+    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1)}
+    gate = door("c")
+    workflow_id = plant.enqueue(definition, "c")
+    with running(name="one"), running(name="two"):
+        gate.wait_for_arrival()
+        renewals.wait(15)
+        gate.open()
+        until_closed(plant, workflow_id)
+    assert plant.labels() == ["c"]
+    assert Renewal.LOST not in renewals.answers[:15]
+    assert plant.row(workflow_id).deliveries == 1
+
+
+def test_the_lease_is_renewed_while_the_acknowledgement_waits(
+    plant: Plant, settings: Any, monkeypatch: pytest.MonkeyPatch, renewals: Renewals
+) -> None:
+    """SPEC A5.7: the lease is shorter than the waits, another worker is there, and does not get it."""
+    settings.DURABLE = settings.DURABLE | {
+        "LEASE_FOR": timedelta(seconds=1),
+        "RECONCILE_EVERY": timedelta(seconds=0.1),
+    }
+    real = acknowledge.acknowledge
+    tries: list[None] = []
+
+    def faulty(endings: Sequence[Ending]) -> list[AckOutcome]:
+        tries.append(None)
+        if len(tries) < 5:
+            raise retryable()
+        return real(endings)
+
+    monkeypatch.setattr(acknowledge, "acknowledge", faulty)
+    workflow_id = plant.enqueue(activities.note, "d")
+    with running(name="one"), running(name="two"):
+        until_closed(plant, workflow_id)
+    assert plant.labels() == ["d"]
+    assert len(tries) == 5
+    row = plant.row(workflow_id)
+    assert (row.deliveries, row.delivery_failures) == (1, 0)
+
+
+def test_a_cancel_request_reaches_a_sync_handler_and_no_attempt_follows(
+    plant: Plant, door: Callable[[str], Gate], settings: Any
+) -> None:
+    """BUGLOG N1."""
+    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=0.9)}
+    gate = door("e")
+    workflow_id = plant.enqueue(activities.wait_for_cancel, "e", budget=5)
+    with running():
+        gate.wait_for_arrival()
+        gate.open()
+        cancel.cancel(workflow_id, reason="enough", actor_text="test")
+        until_closed(plant, workflow_id)
+    assert plant.labels() == ["e"]
+    assert plant.look(workflow_id).status is WorkflowStatus.CANCELLED
+    assert plant.row(workflow_id).status == OutboxStatus.CANCELLED.value
+
+
+def test_cancelled_async_handlers_give_their_slots_back(
+    plant: Plant, door: Callable[[str], Gate], settings: Any
+) -> None:
+    """BUGLOG N3: more cancellations than slots; afterwards the pool still runs something."""
+    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=0.9), "CONCURRENCY": 2}
+    gate = door("f")
+    gate.open()
+    ids = [plant.enqueue(activities.wait_forever_async, "f") for _ in range(6)]
+    with running() as (worker, _):
+        for workflow_id in ids:
+            cancel.cancel(workflow_id, reason="enough", actor_text="test")
+        for workflow_id in ids:
+            until_closed(plant, workflow_id)
+        after = plant.enqueue(activities.add, 1, 1)
+        until_closed(plant, after)
+    assert worker.handlers.free == 2
+    assert {plant.look(workflow_id).status for workflow_id in ids} == {WorkflowStatus.CANCELLED}
+
+
+def test_a_handler_whose_row_was_settled_learns_it_and_is_dropped(
+    plant: Plant, door: Callable[[str], Gate], settings: Any
+) -> None:
+    """SPEC B7: the workflow is terminated; the next renewal finds the token gone."""
+    from durable.flow import terminate
+
+    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=0.9)}
+    gate = door("g")
+    workflow_id = plant.enqueue(activities.wait_for_cancel, "g")
+    with running() as (worker, _):
+        gate.wait_for_arrival()
+        gate.open()
+        terminate.terminate(workflow_id, reason="enough", actor="test")
+        until(lambda: worker.handlers.busy == 0)
+    assert plant.labels() == ["g"]
+    assert plant.row(workflow_id).status == OutboxStatus.CANCELLED.value
+
+
+def test_trouble_in_the_store_ends_no_loop(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BUGLOG C3, C5, X3: every verb of every loop fails three times, each in its own way; then all is as ever."""
+    from django.db import IntegrityError, InterfaceError, OperationalError
+
+    from durable.flow import claim, reconcile, turn
+
+    for module, verb in ((claim, "claim"), (reconcile, "reconcile"), (turn, "turn")):
+        errors = iter([OperationalError("gone"), InterfaceError("closed"), IntegrityError("constraint")])
+        monkeypatch.setattr(module, verb, failing_first(getattr(module, verb), errors))
+    workflow_id = plant.enqueue(activities.add, 2, 2)
+    with running() as (worker, _):
+        until_closed(plant, workflow_id)
+        until(lambda: worker.complaints() == [])
+    assert plant.look(workflow_id).result == "4"
+
+
+def failing_first(real: Callable[..., Any], errors: Iterator[Exception]) -> Callable[..., Any]:
+    def verb(*args: Any, **kwargs: Any) -> Any:
+        if (error := next(errors, None)) is not None:
+            raise error
+        return real(*args, **kwargs)
+
+    return verb
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Look again and again until it holds; fails loudly when it never does."""
+    look_again = threading.Event()
+    for _ in range(int(PATIENCE * 100)):
+        if condition():
+            return
+        look_again.wait(0.01)
+    raise AssertionError("It never came to pass.")
+
+
+def until_closed(plant: Plant, workflow_id: Any) -> None:
+    until(lambda: plant.look(workflow_id).closed_at is not None)
