@@ -125,8 +125,9 @@ def _compare_ends(execution: Execution, last: Event) -> None:
         return
     error = main.exception()
     if last.type is EventType.WORKFLOW_COMPLETED and error is None:
-        hint = execution.definition.result_hint
-        asked = execution.codec.encode(main.result(), hint, path="result")
-        recorded = last.data["result"]
+        codec, hint = execution.codec, execution.definition.result_hint
+        # As JSON natives: a codec may write the same value differently each time.
+        asked = codec.decode(codec.encode(main.result(), hint, path="result"), Any, path="result")
+        recorded = codec.decode(last.data["result"], Any, path="result")
         if asked != recorded:
-            raise NonDeterminism(position=last.seq, recorded=f"the result {recorded}", asked=f"the result {asked}")
+            raise NonDeterminism(position=last.seq, recorded=f"the result {recorded!r}", asked=f"the result {asked!r}")

@@ -155,15 +155,12 @@ def _next_moment(found: Snapshot, scripted: datetime | None) -> datetime | None:
     """The next moment at which anything happens. A workflow that is blocked raises; one that is paused waits."""
     if found.blocked_reason:
         raise waiting.blocked(found)
-    due = next_due_at()
-    moments = [moment for moment in (due, scripted) if moment is not None]
-    if moments:
-        return min(moments)
+    moments = [moment for moment in (next_due_at(), scripted) if moment is not None]
     lost = any(row.status is OutboxStatus.CLAIMED for row in look.pending(found.id))
     if lost and found.status is WorkflowStatus.RUNNING:
         # A claim, or what should have ended it, failed: nobody holds the row, and its lease has to run out.
-        return clock.host_now() + settings.lease_for + timedelta(microseconds=1)
-    return None
+        moments.append(clock.host_now() + settings.lease_for + timedelta(microseconds=1))
+    return min(moments, default=None)
 
 
 def _report(tally: Tally) -> Drained:

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from durable.conf import settings
 from durable.kernel.purity import ADVICE
 from durable.testing.errors import Impure
 
@@ -85,8 +86,9 @@ _OURS = "durable."
 class _Watch:
     """The hook of one replay. The first finding counts; it is raised on the spot, too, so that the call is not made."""
 
-    def __init__(self) -> None:
+    def __init__(self, codec: type) -> None:
         self.found: Impure | None = None
+        self._codec = codec
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
@@ -99,7 +101,7 @@ class _Watch:
             return
         if name is None or self.found is not None:
             return
-        culprit = _culprit(caller)
+        culprit = _culprit(caller, self._codec)
         if culprit is not None:
             self.found = Impure(
                 call=name.removeprefix("builtins."),
@@ -114,7 +116,7 @@ class _Watch:
 @contextmanager
 def watching() -> Iterator[None]:
     """Raise `Impure` for the first call in workflow code that a replay can not repeat, at the latest at the end."""
-    watch = _Watch()
+    watch = _Watch(type(settings.codec()))
     before, before_in_threads = sys.getprofile(), threading.getprofile()
     threading.setprofile(watch)  # a deep caller's replay runs in a thread of its own
     sys.setprofile(watch)
@@ -145,10 +147,11 @@ def _of_random(frame: FrameType) -> str | None:
     return None
 
 
-def _culprit(frame: FrameType | None) -> FrameType | None:
+def _culprit(frame: FrameType | None, codec: type) -> FrameType | None:
     """The nearest code of the project between the call and the engine; else of a package. None: nobody's fault.
 
-    The engine itself calls none of these for a workflow, so what is reached before any other code is its own business.
+    The engine itself calls none of these for a workflow, so what is reached before any other code is its own business;
+    and a codec that encrypts needs randomness, which the workflow never sees.
     """
     package: FrameType | None = None
     while frame is not None:
@@ -163,7 +166,7 @@ def _culprit(frame: FrameType | None) -> FrameType | None:
         if any(name in file for name in _PACKAGES):
             package = package or frame
         elif not file.startswith((*_STANDARD, "<frozen")):
-            return frame
+            return None if type(frame.f_locals.get("self")) is codec else frame
         frame = frame.f_back
     return None
 

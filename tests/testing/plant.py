@@ -198,3 +198,11 @@ async def unordered() -> int:
     for word in WORDS:
         await note.execute(word)
     return 8
+
+
+@workflow(name="plant.hurried")
+async def hurried() -> str:
+    """Has an hour for one activity."""
+    async with asyncio.timeout(3600):
+        await ship.execute(1)
+    return "in time"

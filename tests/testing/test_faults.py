@@ -122,6 +122,13 @@ def test_an_acknowledgement_whose_commit_did_not_say_so_counts_once() -> None:
     assert len(calls.calls) == 1
 
 
+@pytest.mark.usefixtures("database")
+def test_a_claim_that_nobody_knows_of_is_taken_up_before_later_timers_fire() -> None:
+    """The workflow's limit of an hour does not pass for an activity whose lease of a minute was lost."""
+    with testing.failing("claim", when="after"):
+        assert testing.run(plant.hurried) == "in time"
+
+
 @pytest.mark.django_db
 def test_an_error_that_is_not_worth_a_retry_reaches_the_test() -> None:
     from django.db import IntegrityError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,7 @@ import pytest
 import durable
 from durable import NonDeterminism, testing
 from durable.client.find import get_workflow
+from durable.kernel.codec import JsonCodec
 from durable.kernel.events import EventType
 from durable.kernel.registry import registry
 from tests.flow.driver import Driver
@@ -226,6 +228,27 @@ def test_another_result_is_a_divergence() -> None:
     exported["events"][-1]["data"] = {"result": "3"}
     with pytest.raises(NonDeterminism, match="the history records the result 3, the code asks for the result 2"):
         testing.replay_here(exported)
+
+
+class Nonce(JsonCodec):
+    """Writes the same value differently each time, as encryption does."""
+
+    def wrap(self, text: str) -> str:
+        return os.urandom(4).hex() + text
+
+    def unwrap(self, text: str) -> str:
+        return text[8:]
+
+
+@pytest.mark.django_db
+def test_a_codec_that_encrypts_replays(settings: Any) -> None:
+    """Its randomness is its own business, and what it writes is compared as values."""
+    settings.DURABLE = {"CODEC": f"{__name__}.Nonce"}
+    handle = plant.checkout.start(42)
+    testing.run(handle)
+    exported = testing.export_history(handle)
+    assert exported["events"][2]["data"]["result"][8:].startswith("{")
+    assert testing.replay_here(exported).closed is EventType.WORKFLOW_COMPLETED
 
 
 @pytest.mark.django_db
