@@ -94,3 +94,14 @@ def only_postgresql() -> bool:
 def is_live(workflow_id: uuid.UUID) -> bool:
     """Whether the workflow is in none of the hard terminals."""
     return workflows.look(connection, [workflow_id])[workflow_id].is_live
+
+
+def run(sql: str) -> None:
+    """One statement, by itself."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+def raise_state(state: str) -> None:
+    """On PostgreSQL: a real error of the server, with this SQLSTATE."""
+    run(f"DO $$ BEGIN RAISE EXCEPTION 'as if' USING ERRCODE = '{state}'; END $$")
