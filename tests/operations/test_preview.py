@@ -7,6 +7,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from django.db import connection
 
 from durable.errors import StoreUnavailable
 from durable.models import OutboxRow
@@ -81,7 +82,8 @@ def test_an_outcome_of_an_earlier_lease_or_another_ordinal_does_not_count_in_the
 
 
 def test_nothing_selected_is_nothing_counted() -> None:
-    for nothing in ([], DeadLetterFilter(activity="nobody.knows")):
+    selections: list[Any] = [[], DeadLetterFilter(activity="nobody.knows")]
+    for nothing in selections:
         preview = preview_redrive(nothing)
         assert (preview.redrivable, preview.refused, preview.looked_at, preview.total_text) == (0, {}, 0, "0")
 
@@ -109,12 +111,14 @@ def test_exactly_as_many_as_the_limit_are_not_capped() -> None:
 def test_more_than_ten_thousand_dead_letters_of_one_workflow_are_counted_as_ten_thousand_and_more() -> None:
     """BUGLOG A16: the real limit, in a fan-out whose history is long, in a few statements."""
     workflow = history(*(f"activity_scheduled {n}" for n in range(1, 21)))
-    row = dead(workflow, 1)
-    made: Any = OutboxRow
-    fields = {f.attname: getattr(row, f.attname) for f in OutboxRow._meta.concrete_fields if f.attname != "id"}
-    OutboxRow.objects.bulk_create(
-        (made(**{**fields, "ordinal": ordinal}) for ordinal in range(2, 10_002)), batch_size=500
-    )
+    dead(workflow, 1)
+    columns = ", ".join(f.column for f in OutboxRow._meta.concrete_fields if f.column not in {"id", "ordinal"})
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO durable_outboxrow ({columns}, ordinal) "
+            "WITH RECURSIVE numbers(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < 10001) "
+            f"SELECT {columns}, n FROM durable_outboxrow, numbers"
+        )
     with statements() as said:
         preview = preview_redrive(DeadLetterFilter(workflow_id=workflow.pk))
         assert len(said()) == 6
