@@ -14,9 +14,10 @@ from durable.flow import beat, release, renew
 from durable.worker import hygiene
 from durable.worker.delivery import Delivery, Settlement
 from durable.worker.logs import get_logger
+from durable.worker.modes import Exit
 
 if TYPE_CHECKING:
-    from durable.worker.worker import Exit, Worker
+    from durable.worker.worker import Worker
 
 log = get_logger("durable.worker.stopping")
 
@@ -97,4 +98,4 @@ def _verdict(worker: Worker, code: Exit, farewell: _Farewell, unwritten: int) ->
         error=farewell.trouble or "no answer in time",
     )
     # A turn that hangs inside its transaction may be the very reason: the process has to start anew all the same.
-    return code if code is type(code).RESTART else type(code).STORE
+    return code if code is Exit.RESTART else Exit.STORE

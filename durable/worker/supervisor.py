@@ -15,10 +15,10 @@ from types import FrameType
 
 from durable.worker.health import HealthSocket
 from durable.worker.logs import get_logger
+from durable.worker.modes import Exit, Mode
 from durable.worker.reports import Report, Reporter, State, read
 from durable.worker.signals import STOP_SIGNALS, StopSignals
 from durable.worker.wakeup import Doorbell
-from durable.worker.worker import Exit, Mode
 
 log = get_logger("durable.worker.supervisor")
 

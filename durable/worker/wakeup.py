@@ -76,7 +76,7 @@ class HostTiming:
 
 
 class Doorbell:
-    """Wakes the main thread, also from a signal handler, where locks may not be taken: a pair of sockets and a select."""
+    """Wakes the main thread, also from a signal handler, where locks may not be taken: two sockets and a select."""
 
     def __init__(self) -> None:
         self._inner, self._outer = socket.socketpair()

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum, IntEnum
 
 from django.db import Error as DatabaseFault
 from django.db import connections
@@ -29,6 +28,7 @@ from durable.worker.housekeeping import Housekeeping
 from durable.worker.leases import Leases
 from durable.worker.logs import get_logger
 from durable.worker.loops import Loop
+from durable.worker.modes import Exit, Mode, StoreAtStart
 from durable.worker.notes import Note
 from durable.worker.turns import Turns
 from durable.worker.wakeup import Doorbell, ForeignWrites, Pace, Wake
@@ -42,30 +42,6 @@ STUCK_AFTER = 30.0
 
 LONGEST_LOOK = timedelta(seconds=0.25)
 """However cheap the watching for foreign writes is: due times pass without a write, so the loops look this often."""
-
-
-class Exit(IntEnum):
-    """How a worker ended: the exit code of its process."""
-
-    CLEAN = 0
-    USAGE = 2
-    STORE = 3
-    RESTART = 75
-    """To be started anew at once: workflow code hung the turn thread, or the code on disk has changed."""
-
-
-class Mode(Enum):
-    """When the worker stops by itself."""
-
-    SERVE = "serve"
-    BURST = "burst"
-
-
-class StoreAtStart(Enum):
-    """What to do when the store can not be reached at the start."""
-
-    WAIT = "wait"
-    REQUIRE = "require"
 
 
 @dataclass(slots=True)
@@ -153,7 +129,12 @@ class Worker:
         if connections[self._alias].vendor == "sqlite":
             watcher = ForeignWrites(alias=self._alias, on_change=self.ring)
             pause = settings.poll_for.total_seconds()
-            self.loops.append(Loop("watch", lambda: watcher.look() or pause))
+
+            def watch() -> float:
+                watcher.look()
+                return pause
+
+            self.loops.append(Loop("watch", watch))
 
     def _pace(self) -> Pace:
         return Pace(max(settings.poll_for, LONGEST_LOOK))

@@ -23,7 +23,7 @@ DELIVERY_BACKOFF = (timedelta(milliseconds=1), 1.0, timedelta(milliseconds=1))
 class Plant:
     """What the tests do with the engine, by hand."""
 
-    def enqueue(self, definition: Any, *args: Any, budget: int | None = None, **options: Any) -> uuid.UUID:
+    def enqueue(self, definition: Any, *args: Any, budget: int | None = None, queue: str = "default") -> uuid.UUID:
         """Enqueue a single activity; answers its workflow's id."""
         from durable.conf import settings
         from durable.flow import enqueue
@@ -35,7 +35,8 @@ class Plant:
             payload=encode_arguments(definition, args, {}, codec=configured.codec()),
             attempt_budget=budget or retry.max_attempts,
             delivery_budget=settings.delivery_attempts,
-            options=options or {"on_dead_letter": settings.on_dead_letter},
+            options={"on_dead_letter": settings.on_dead_letter},
+            queue=queue,
         )
         [outcome] = enqueue.enqueue([new])
         assert isinstance(outcome, Started)
@@ -56,7 +57,8 @@ class Plant:
 
     def burst(self, **options: Any) -> Any:
         """Run a worker here until nothing is due."""
-        from durable.worker.worker import Mode, Worker
+        from durable.worker.modes import Mode
+        from durable.worker.worker import Worker
 
         worker = Worker(mode=Mode.BURST, **options)
         code = worker.run()

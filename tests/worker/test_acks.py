@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from django.db import IntegrityError, OperationalError
 
+from durable.flow import abandon, acknowledge, postpone
 from durable.kernel.failure import describe
 from durable.outcomes import (
     AckOutcome,
@@ -23,7 +25,7 @@ from durable.outcomes import (
     GiveBack,
     RetryLater,
 )
-from durable.worker import acks as acks_module
+from durable.worker import hygiene
 from durable.worker.acks import Acks
 from durable.worker.delivery import Delivery
 from durable.worker.execute import AckFailed, GiveUp, Outcome, PutOff
@@ -80,11 +82,11 @@ class Store:
 @pytest.fixture
 def store(monkeypatch: pytest.MonkeyPatch) -> Store:
     store = Store()
-    monkeypatch.setattr(acks_module.acknowledge, "acknowledge", store.acknowledge)
-    monkeypatch.setattr(acks_module.abandon, "abandon", store.abandon)
-    monkeypatch.setattr(acks_module.postpone, "postpone", store.postpone)
-    monkeypatch.setattr(acks_module.hygiene, "drop", lambda: None)
-    monkeypatch.setattr(acks_module.hygiene, "connect", lambda: None)
+    monkeypatch.setattr(acknowledge, "acknowledge", store.acknowledge)
+    monkeypatch.setattr(abandon, "abandon", store.abandon)
+    monkeypatch.setattr(postpone, "postpone", store.postpone)
+    monkeypatch.setattr(hygiene, "drop", lambda: None)
+    monkeypatch.setattr(hygiene, "connect", lambda: None)
     return store
 
 
@@ -120,7 +122,7 @@ def failing(times: int, error: Callable[[], Exception] = retryable) -> Callable[
 
 
 FAILURE = Failure("ValueError", "no", "trace")
-ENDINGS = [
+ENDINGS: list[Ending] = [
     Completed(claim(), '{"ok":1}'),
     Failed(claim(), FAILURE, Cause.APPLICATION_ERROR, CREATED),
     RetryLater(claim(), FAILURE, Cause.APPLICATION_ERROR, CREATED, 1_000_000),
@@ -248,7 +250,7 @@ def test_items_have_their_own_next_times(store: Store, bench: Bench) -> None:
     bench.time.wait = wait_in_two_halves  # type: ignore[method-assign]
     bench.run(Completed(claim(1), "1"))
     for times in tried.values():
-        gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+        gaps = [after - before for before, after in pairwise(times)]
         assert gaps == [100 * MS, 200 * MS, 400 * MS, 800 * MS]
     assert tried[2][0] - tried[1][0] == 30 * MS
 

@@ -205,6 +205,10 @@ def test_health_is_green_when_all_are_ready_and_gone_after_the_stop(
         port = free.getsockname()[1]
     process = runworker("--health", f"127.0.0.1:{port}", *processes)
     until(lambda: answer_of(port) == (200, "ok\n"))
+    if processes:
+        assert "Threads:\t1\n" in Path(f"/proc/{process.pid}/status").read_text(), "the supervisor starts no thread"
+        opened = [str(entry.readlink()) for entry in Path(f"/proc/{process.pid}/fd").iterdir()]
+        assert not [name for name in opened if "sqlite3" in name], "and opens no database"
     process.send_signal(signal.SIGTERM)
     assert code_of(process) == 0
     assert answer_of(port) is None
@@ -255,5 +259,60 @@ def test_a_turn_that_never_comes_back_restarts_the_worker_and_is_counted_until_i
     after.append(plant.start(workflows.three, "i"))
     for workflow_id in after:
         until_closed(plant, workflow_id)
+    process.send_signal(signal.SIGTERM)
+    assert code_of(process) == 0
+
+
+def test_a_child_that_hangs_in_its_boot_is_killed_and_replaced(tmp_path: Path) -> None:
+    """BUGLOG S7."""
+    script = f"""
+import pathlib, signal, sys
+from datetime import timedelta
+from durable.worker.modes import Mode
+from durable.worker.reports import Report, State
+from durable.worker.supervisor import Supervisor
+
+def child(number, reporter):
+    marker = pathlib.Path({str(tmp_path / "started")!r})
+    if not marker.exists():
+        marker.touch()
+        signal.pause()
+    reporter.tell(Report(State.WELL, ""))
+    return 0
+
+supervisor = Supervisor(
+    child, processes=1, mode=Mode.BURST, grace=timedelta(), ready_within=timedelta(milliseconds=100)
+)
+sys.exit(supervisor.run())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "started").exists()
+
+
+def test_reload_starts_anew_when_code_changes_and_waits_out_what_does_not_compile(
+    plant: Plant, runworker: Start, tmp_path: Path
+) -> None:
+    """BUGLOG J11."""
+    code, starts = tmp_path / "changing_settings.py", tmp_path / "starts"
+    good = f"from tests.worker.plant_settings import *\nwith open({str(starts)!r}, 'a') as file:\n    file.write('x')\n"
+    code.write_text(good)
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = runworker(
+        "--reload", "--health", f"127.0.0.1:{port}", DJANGO_SETTINGS_MODULE="changing_settings", PYTHONPATH=path
+    )
+    until(lambda: answer_of(port) == (200, "ok\n"))
+    code.write_text(f"{good}this does not compile")
+    os.utime(code, (1, 1))
+    plant_id = plant.enqueue(activities.add, 1, 2)
+    until_closed(plant, plant_id)
+    code.write_text(f"{good}# changed\n")
+    until(lambda: starts.read_text() == "xx")
+    until(lambda: answer_of(port) == (200, "ok\n"))
     process.send_signal(signal.SIGTERM)
     assert code_of(process) == 0

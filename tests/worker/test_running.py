@@ -175,3 +175,22 @@ def test_an_unknown_handler_counts_after_its_time_and_ends_as_a_dead_letter(plan
     errors = [failed.error["message"] for failed in row.failed_attempts.all()]
     assert len(errors) == 2
     assert all("plant.of_yesterday" in error for error in errors)
+
+
+def test_a_worker_serves_its_queues_only(plant: Plant) -> None:
+    mine = plant.enqueue(activities.note, "mine", queue="fast")
+    other = plant.enqueue(activities.note, "other", queue="slow")
+    plant.burst(queues=["fast", "faster"])
+    assert plant.look(mine).status is WorkflowStatus.COMPLETED
+    assert plant.look(other).status is WorkflowStatus.RUNNING
+
+
+def test_what_an_overrun_handler_says_later_is_dropped(plant: Plant, door: Callable[[str], Gate]) -> None:
+    """Its attempt has failed with a timeout; the late result changes nothing."""
+    gate = door("o")
+    workflow_id = plant.enqueue(activities.overrun, "o", budget=1)
+    plant.burst()
+    gate.open()
+    found = plant.look(workflow_id)
+    assert (found.status, found.failure.type) == (WorkflowStatus.FAILED, "TimeoutError")
+    assert "start_to_close" in found.failure.message

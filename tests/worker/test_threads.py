@@ -13,7 +13,8 @@ import pytest
 
 from durable.flow import acknowledge, cancel, renew
 from durable.outcomes import AckOutcome, Ending, Held, OutboxStatus, Renewal, WorkflowStatus
-from durable.worker.worker import Exit, Worker
+from durable.worker.modes import Exit
+from durable.worker.worker import Worker
 from tests.waiting import PATIENCE, Gate, in_thread
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
@@ -197,6 +198,26 @@ def test_trouble_in_the_store_ends_no_loop(plant: Plant, monkeypatch: pytest.Mon
         until_closed(plant, workflow_id)
         until(lambda: worker.complaints() == [])
     assert plant.look(workflow_id).result == "4"
+
+
+def test_a_stop_without_a_store_says_so_and_names_what_stays_leased(
+    plant: Plant, door: Callable[[str], Gate], settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """BUGLOG C6."""
+    from django.db import OperationalError
+
+    from durable.flow import release
+
+    settings.DURABLE = settings.DURABLE | {"GRACE_FOR": timedelta()}
+    monkeypatch.setattr(release, "release", failing_first(release.release, iter([OperationalError("refused")])))
+    gate = door("h")
+    workflow_id = plant.enqueue(activities.pass_gate, "h")
+    with running() as (worker, future):
+        gate.wait_for_arrival()
+        worker.stop()
+        assert future.result(PATIENCE) is Exit.STORE
+        gate.open()
+    assert f"{workflow_id}:1:1" in caplog.text
 
 
 def failing_first(real: Callable[..., Any], errors: Iterator[Exception]) -> Callable[..., Any]:

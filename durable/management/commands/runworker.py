@@ -14,11 +14,12 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from durable.conf import settings
 from durable.errors import ConfigurationError
 from durable.worker.health import HealthSocket, HealthThread, parse_address
+from durable.worker.modes import Exit, Mode, StoreAtStart
 from durable.worker.reload import Code, CodeWatch, start_anew
 from durable.worker.reports import Report, Reporter, State
 from durable.worker.signals import StopSignals
 from durable.worker.supervisor import Supervisor
-from durable.worker.worker import Exit, Mode, StoreAtStart, Worker
+from durable.worker.worker import Worker
 
 REPORT_EVERY = 1.0
 

@@ -1,0 +1,29 @@
+"""The words in which a worker is asked to run, and says how it ended."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+
+
+class Exit(IntEnum):
+    """How a worker ended: the exit code of its process."""
+
+    CLEAN = 0
+    USAGE = 2
+    STORE = 3
+    RESTART = 75
+    """To be started anew at once: workflow code hung the turn thread, or the code on disk has changed."""
+
+
+class Mode(Enum):
+    """When the worker stops by itself."""
+
+    SERVE = "serve"
+    BURST = "burst"
+
+
+class StoreAtStart(Enum):
+    """What to do when the store can not be reached at the start."""
+
+    WAIT = "wait"
+    REQUIRE = "require"

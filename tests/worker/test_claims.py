@@ -1,0 +1,168 @@
+"""When the claim loop claims what (SPEC B7: suspects are delivered alone)."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from durable.flow import claim as claiming
+from durable.outcomes import Claim
+from durable.worker import claims as claims_module
+from durable.worker.claims import Claims
+from durable.worker.delivery import Delivery
+from durable.worker.leases import Leases
+from durable.worker.wakeup import Pace, Wake
+from tests.worker.making import claim
+
+
+class Slots:
+    """Handlers that run until the test says they have ended."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.running: list[Delivery] = []
+
+    @property
+    def free(self) -> int:
+        return self.size - len(self.running)
+
+    @property
+    def busy(self) -> int:
+        return len(self.running)
+
+    def dispatch(self, delivery: Delivery) -> None:
+        self.running.append(delivery)
+
+
+class Floor:
+    """A claim loop's step with a queue of ordinary rows and one of suspects; time moves as told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, slots: int = 3) -> None:
+        self.ordinary: list[Claim] = []
+        self.suspects: list[Claim] = []
+        self.now = 1000.0
+        self.limits: list[int] = []
+        self.slots = Slots(slots)
+        self.leases = Leases(lease_for=timedelta(seconds=60), idle=Wake())
+        self.ready = threading.Event()
+        self.ready.set()
+        monkeypatch.setattr(claiming, "claim", self._claim)
+        monkeypatch.setattr(claiming, "claim_suspect", self._claim_suspect)
+        monkeypatch.setattr(claims_module.time, "monotonic", lambda: self.now)  # type: ignore[attr-defined]
+        handlers: Any = self.slots
+        self.claims = Claims(
+            worker="here",
+            queues=None,
+            lease_for=timedelta(seconds=60),
+            handlers=handlers,
+            leases=self.leases,
+            pace=Pace(timedelta(seconds=1)),
+            ready=self.ready,
+        )
+
+    def _claim(self, *, limit: int, **rest: Any) -> list[Claim]:
+        self.limits.append(limit)
+        taken, self.ordinary = self.ordinary[:limit], self.ordinary[limit:]
+        return taken
+
+    def _claim_suspect(self, **rest: Any) -> list[Claim]:
+        taken, self.suspects = self.suspects[:1], self.suspects[1:]
+        return taken
+
+    def end(self, *row_ids: int) -> None:
+        """These handlers end, and their acknowledgements are written."""
+        for delivery in [d for d in self.slots.running if d.claim.row_id in row_ids]:
+            self.slots.running.remove(delivery)
+            self.leases.end(delivery)
+
+    def running(self) -> list[int]:
+        return [delivery.claim.row_id for delivery in self.slots.running]
+
+
+@pytest.fixture
+def floor(monkeypatch: pytest.MonkeyPatch) -> Floor:
+    return Floor(monkeypatch)
+
+
+def test_it_claims_at_most_what_can_start(floor: Floor) -> None:
+    floor.ordinary = [claim(row) for row in range(1, 6)]
+    floor.claims.step()
+    assert floor.running() == [1, 2, 3]
+    assert floor.claims.step() > 0
+    assert floor.limits == [3]
+    floor.end(2)
+    floor.claims.step()
+    assert floor.limits == [3, 1]
+
+
+def test_nothing_is_claimed_before_the_start_is_in_order(floor: Floor) -> None:
+    """SPEC B7: rows of terminal workflows are settled before the first claim."""
+    floor.ready.clear()
+    floor.ordinary = [claim(1)]
+    floor.claims.step()
+    assert floor.running() == []
+
+
+def test_what_is_claimed_is_held_until_its_acknowledgement_has_ended(floor: Floor) -> None:
+    """BUGLOG X5: renewed from the claim on."""
+    floor.ordinary = [claim(1), claim(2)]
+    floor.claims.step()
+    assert [delivery.claim.row_id for delivery in floor.leases.all()] == [1, 2]
+
+
+def test_a_hint_empties_the_process_and_suspects_go_one_by_one(floor: Floor) -> None:
+    floor.ordinary = [claim(row) for row in range(1, 9)]
+    floor.claims.step()
+    floor.suspects = [claim(101, suspect=True), claim(102, suspect=True)]
+    floor.claims.suspects_due()
+    floor.end(1)
+    floor.claims.step()
+    assert floor.running() == [2, 3], "nothing new is claimed while the process runs empty"
+    floor.end(2, 3)
+    floor.claims.step()
+    assert floor.running() == [101]
+    floor.claims.step()
+    assert floor.running() == [101], "a suspect runs alone"
+    floor.end(101)
+    floor.claims.step()
+    assert floor.running() == [102]
+    floor.end(102)
+    floor.claims.step()
+    assert floor.running() == [4, 5, 6], "then ordinary work goes on"
+
+
+def test_a_handler_that_takes_long_can_not_stall_the_worker_for_the_sake_of_suspects(floor: Floor) -> None:
+    floor.ordinary = [claim(row) for row in range(1, 9)]
+    floor.claims.step()
+    floor.suspects = [claim(101, suspect=True)]
+    floor.claims.suspects_due()
+    floor.end(1, 2)
+    floor.claims.step()
+    assert floor.running() == [3]
+    floor.now += 61
+    floor.claims.step()
+    assert floor.running() == [3, 4, 5]
+    floor.end(3, 4, 5)
+    floor.now += 61
+    floor.claims.step()
+    assert floor.running() == [101], "after as long a time of ordinary work the suspects have their turn again"
+
+
+def test_an_acknowledgement_that_is_pending_counts_as_in_flight(floor: Floor) -> None:
+    floor.ordinary = [claim(1)]
+    floor.claims.step()
+    floor.slots.running.clear()
+    floor.suspects = [claim(101, suspect=True)]
+    floor.claims.suspects_due()
+    floor.claims.step()
+    assert floor.running() == []
+
+
+def test_an_idle_worker_looks_for_suspects_by_itself(floor: Floor) -> None:
+    floor.suspects = [claim(101, suspect=True)]
+    floor.claims.step()
+    floor.claims.step()
+    assert floor.running() == [101]
