@@ -12,4 +12,4 @@ def count(workflow_id: uuid.UUID) -> None:
     """Count one poison turn of the workflow, and block it at `TURN_POISON_LIMIT`. An ended or unknown one is left
     alone.
     """
-    transaction.own(lambda connection: poison.count(connection, workflow_id))
+    transaction.own(poison.counting(workflow_id))

@@ -90,7 +90,7 @@ def _turn_once(cache: Cache, queues: tuple[str, ...] | None, limit: int, note: N
         raise
     _keep(cache, batch, plans)
     for owner in [*batch.overran, *(plan.workflow.id for plan in plans if plan.poisoned)]:
-        transaction.own(partial(poison.count, workflow_id=owner))
+        transaction.own(poison.counting(owner))
     return report
 
 

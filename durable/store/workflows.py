@@ -288,7 +288,8 @@ def offer_again(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> No
         sql.execute(
             connection,
             f"UPDATE durable_workflow SET blocked_version = '', wake_at = {now} "
-            f"WHERE blocked_reason <> '' AND status IN ('running', 'paused') AND {condition}",
+            "WHERE blocked_reason <> '' AND blocked_version <> '' AND status IN ('running', 'paused') "
+            f"AND {condition}",
             [*params, *more],
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 
 import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -12,18 +13,31 @@ from durable.conf import settings
 from durable.kernel.events import Event, EventType
 from durable.kernel.registry import registry
 from durable.store import history, messages, workflows
-from durable.store.workflows import Progress
+from durable.store.workflows import LockedWorkflow, Progress
 
 logger = structlog.stdlib.get_logger("durable.flow")
 
 
-def count(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> None:
-    """Count a poison turn of a live workflow, and block it at `TURN_POISON_LIMIT`: staff see it, and nothing else has
-    to wait for it.
+def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
+    """What counts one poison turn of a live workflow, and blocks it at `TURN_POISON_LIMIT`: staff see it, and nothing
+    else has to wait for it. Run again, it counts only if the run before it has left no trace.
     """
-    workflow = workflows.lock(connection, [workflow_id]).get(workflow_id)
-    if workflow is None or not workflow.is_live:
-        return
+    found: list[LockedWorkflow] = []
+
+    def count(connection: BaseDatabaseWrapper) -> None:
+        workflow = workflows.lock(connection, [workflow_id]).get(workflow_id)
+        if workflow is None or not workflow.is_live:
+            return
+        if not found:
+            found.append(workflow)
+        if (workflow.poison_turns, workflow.last_seq) == (found[0].poison_turns, found[0].last_seq):
+            _count(connection, workflow)
+
+    return count
+
+
+def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:
+    workflow_id = workflow.id
     turns = workflow.poison_turns + 1
     logger.error("workflow.poison_turn", workflow=str(workflow_id), type=workflow.type, turns=turns)
     if turns < settings.turn_poison_limit or workflow.blocked_reason:
