@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from django.db import Error as DatabaseFault
-from django.db import connections, transaction
+from django.db import connections
 
 from durable import clock
 from durable.conf import settings
@@ -211,17 +211,17 @@ def _savepoints() -> Iterator[Callable[[], None]]:
     PostgreSQL refuses everything that follows. `mend` goes back to the savepoint where that has happened.
     """
     open_ones = [c for c in connections.all(initialized_only=True) if c.connection is not None and c.in_atomic_block]
-    points = [(connection, transaction.savepoint(using=connection.alias)) for connection in open_ones]
+    points = [(one, point) for one in open_ones if (point := one.savepoint()) is not None]
 
     def mend() -> None:
         for connection, point in points:
             try:
                 if connection.needs_rollback:
                     raise DatabaseFault
-                transaction.savepoint_commit(point, using=connection.alias)
+                connection.savepoint_commit(point)
             except DatabaseFault:
                 connection.needs_rollback = False
-                transaction.savepoint_rollback(point, using=connection.alias)
+                connection.savepoint_rollback(point)
 
     yield mend
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -127,6 +128,21 @@ def test_a_claim_that_nobody_knows_of_is_taken_up_before_later_timers_fire() -> 
     """The workflow's limit of an hour does not pass for an activity whose lease of a minute was lost."""
     with testing.failing("claim", when="after"):
         assert testing.run(plant.hurried) == "in time"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_real_worker_in_this_process_meets_the_engines_faults_too() -> None:
+    """On its own threads: one commit of each kind fails, and the next try succeeds."""
+    from durable.worker.modes import Mode
+    from durable.worker.worker import Worker
+
+    handle = plant.lengthy.start(2)
+    points = ("turn", "claim", "acknowledge")
+    with ExitStack() as stack:
+        faults = [stack.enter_context(testing.failing(point)) for point in points]
+        assert Worker(mode=Mode.BURST).run() == 0
+    assert [fault.raised for fault in faults] == [1, 1, 1]
+    assert handle.result(timeout=0) == 2
 
 
 @pytest.mark.django_db
