@@ -112,7 +112,7 @@ def test_more_than_ten_thousand_dead_letters_of_one_workflow_are_counted_as_ten_
     """BUGLOG A16: the real limit, in a fan-out whose history is long, in a few statements."""
     workflow = history(*(f"activity_scheduled {n}" for n in range(1, 21)))
     dead(workflow, 1)
-    columns = ", ".join(f.column for f in OutboxRow._meta.concrete_fields if f.column not in {"id", "ordinal"})
+    columns = ", ".join(str(f.column) for f in OutboxRow._meta.concrete_fields if f.column not in {"id", "ordinal"})
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO durable_outboxrow ({columns}, ordinal) "
