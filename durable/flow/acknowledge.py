@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
@@ -21,6 +20,7 @@ from durable.flow.steps.dead_letters import Death
 from durable.flow.transaction import Patience, Waits
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
+from durable.logs import get_logger
 from durable.outcomes import (
     AckOutcome,
     Cancelled,
@@ -38,7 +38,7 @@ from durable.store.messages import NewMessage
 from durable.store.outbox import LockedRow, NewFailedAttempt, Return
 from durable.store.workflows import LockedWorkflow
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 
 def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:

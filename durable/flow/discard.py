@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.errors import AlreadyJudged, OptionInvalid, RedriveRefused, RowNotFound
@@ -15,12 +14,13 @@ from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
+from durable.logs import get_logger
 from durable.outcomes import Discarded, Failure, Then, WorkflowStatus
 from durable.store import history, messages, redrives, workflows
 from durable.store.messages import NewMessage
 from durable.store.workflows import LockedWorkflow
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 
 class _Discard(Change[Discarded]):

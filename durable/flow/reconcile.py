@@ -12,7 +12,6 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import structlog
 from django.db import Error as DjangoDatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -23,13 +22,14 @@ from durable.flow import transaction
 from durable.flow.steps import backoff, dead_letters, returning
 from durable.flow.steps.dead_letters import Death
 from durable.flow.transaction import Fault, classify
+from durable.logs import get_logger
 from durable.outcomes import Cause, OutboxStatus, ReconcileReport
 from durable.store import beats, outbox, work_items, workflows
 from durable.store.outbox import LockedRow, NewFailedAttempt, Return
 from durable.store.work_items import LockedItem
 from durable.store.workflows import LockedWorkflow
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 _PAGE = 100
 

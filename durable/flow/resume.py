@@ -5,13 +5,12 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import structlog
-
 from durable.flow import transaction
 from durable.flow.steps import pausing, reasons
+from durable.logs import get_logger
 from durable.outcomes import WorkflowState
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 
 def resume(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> WorkflowState:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
@@ -13,10 +12,11 @@ from durable.errors import WorkflowClosed, WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import closing
 from durable.kernel.events import EventType
+from durable.logs import get_logger
 from durable.outcomes import WorkflowState, WorkflowStatus
 from durable.store import workflows
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 
 def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> WorkflowState:

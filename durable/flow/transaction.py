@@ -13,18 +13,18 @@ from enum import Enum
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-import structlog
 from django.db import Error as DjangoDatabaseError
 from django.db import InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
 from durable.errors import StoreUnavailable
+from durable.logs import get_logger
 
 T = TypeVar("T")
 Made_co = TypeVar("Made_co", covariant=True)
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 
 class Fault(Enum):

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
@@ -27,12 +26,13 @@ from durable.kernel.cache import Cache
 from durable.kernel.events import INPUTS, RECORDS, Event, EventType, MessageKind
 from durable.kernel.execution import Execution, Limits
 from durable.kernel.registry import registry
+from durable.logs import get_logger
 from durable.outcomes import OutboxStatus, TurnReport, WorkflowStatus
 from durable.store import history, messages, outbox, work_items, workflows
 from durable.store.messages import DueMessage
 from durable.store.workflows import LockedWorkflow
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 Note = Callable[[uuid.UUID | None], None]
 

@@ -6,18 +6,18 @@ import uuid
 from functools import partial
 from typing import Any
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow import transaction
 from durable.kernel.events import Event, EventType
+from durable.logs import get_logger
 from durable.outcomes import WorkflowState
 from durable.store import history, messages, workflows
 from durable.store.workflows import Progress
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 _BATCH = 100
 

@@ -1,22 +1,13 @@
-"""The worker's loggers: structlog over the standard library, whether or not the host has configured either."""
+"""The worker's loggers, bound with what a delivery is."""
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
-import structlog
-
+from durable.logs import get_logger
 from durable.outcomes import Claim
 
-
-def get_logger(name: str) -> Any:
-    """A logger whose lines always end in the standard library's logger `name`.
-
-    `structlog.get_logger` prints to stdout in a project that never configured structlog; a wrapped standard logger
-    does not, and still follows the host's processors where there are some.
-    """
-    return structlog.wrap_logger(logging.getLogger(name))
+__all__ = ["get_logger", "of_claim"]
 
 
 def of_claim(claim: Claim) -> dict[str, Any]:

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.kernel.events import Event, EventType, MessageKind
+from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
 from durable.store import history, messages, outbox, work_items, workflows
 from durable.store.workflows import LockedWorkflow, Progress
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 
 def settle(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> int:

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow.steps import closing
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
+from durable.logs import get_logger
 from durable.outcomes import Cause, Failure, WorkflowStatus
 from durable.store import messages, outbox
 from durable.store.messages import NewMessage
 from durable.store.outbox import Bury, LockedRow
 from durable.store.workflows import LockedWorkflow
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-import structlog
-
 from durable.errors import PoisonTurn, WorkflowBlocked
 from durable.flow.steps.plan import Closing, Plan
 from durable.kernel import wire
 from durable.kernel.events import Event, EventType, MessageKind
 from durable.kernel.execution import Awaits, Execution
 from durable.kernel.registry import registry
+from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
 from durable.store.messages import DueMessage
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 _EVENT_OF = {
     MessageKind.COMPLETED: EventType.ACTIVITY_COMPLETED,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.conf import settings
 from durable.kernel.events import Event, EventType
 from durable.kernel.registry import registry
+from durable.logs import get_logger
 from durable.store import history, messages, workflows
 from durable.store.workflows import LockedWorkflow, Progress
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 
 def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
