@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from durable.management.verbs import cancel, health, listing, show, signal, start, terminate, unblock
+from durable.management.verbs import bench, cancel, health, listing, show, signal, start, terminate, unblock
 from durable.management.verbs.answer import Verb
 
 VERBS: dict[str, Verb] = {
@@ -14,4 +14,5 @@ VERBS: dict[str, Verb] = {
     "terminate": terminate.VERB,
     "unblock": unblock.VERB,
     "health": health.VERB,
+    "bench": bench.VERB,
 }

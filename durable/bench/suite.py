@@ -1,0 +1,169 @@
+"""The whole benchmark, in order, on a scratch database."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from django.db import connections
+
+from durable.bench import idle, shapes, work
+from durable.bench.counting import Counts, counting
+from durable.bench.figures import Findings, Unit
+from durable.bench.plain import plain
+from durable.bench.running import Running, running
+from durable.bench.scratch import chosen, scratch
+from durable.bench.shapes import Interleaved, Sizes
+from durable.conf import settings
+from durable.flow import turn
+from durable.kernel.cache import Cache
+
+POLL_FOR = timedelta(milliseconds=20)
+"""For the figures about an idle worker, which are stated for polling at this pace."""
+
+SHORT = 20
+
+
+def measure(*, alias: str | None, sizes: Sizes, tell: Callable[[str], None]) -> Findings:
+    """Measure everything on a database of the benchmark's own beside that of `alias` (None: the engine's).
+
+    `tell` gets a line before each part. Raises `ConfigurationError` where no scratch database can be made.
+    """
+    alias = alias or settings.database_alias
+    findings = Findings(connections[alias].vendor)
+    with scratch(alias) as name:
+        findings.conditions = _conditions(alias)
+        tell("rates, between runs of the plain loop")
+        _rates(findings, alias, sizes)
+        tell("statements and commits")
+        _costs(findings, alias, sizes)
+        tell("an idle worker")
+        with chosen(DATABASE=alias, POLL_FOR=POLL_FOR):
+            _idle_worker(findings, alias, sizes)
+        tell(f"one workflow of {sizes.sequence:,} activities, and its replay")
+        _sequence(findings, alias, sizes)
+        tell("memory")
+        findings.add("resident memory of an idle worker", Unit.MIB, [idle.resident(alias, name)])
+    return findings
+
+
+def _conditions(alias: str) -> dict[str, str]:
+    told = {"cores": str(os.cpu_count()), "load at the start": f"{os.getloadavg()[0]:.1f}"}
+    with connections[alias].cursor() as cursor:
+        if connections[alias].vendor == "postgresql":
+            for name in ("server_version", "fsync", "synchronous_commit"):
+                cursor.execute(f"SHOW {name}")
+                told[name] = str(cursor.fetchone()[0])
+        else:
+            for name in ("journal_mode", "synchronous"):
+                told[name] = str(cursor.execute(f"PRAGMA {name}").fetchone()[0])
+    return told
+
+
+def _rates(findings: Findings, alias: str, sizes: Sizes) -> None:
+    with plain(alias) as rate:
+        samples = Interleaved(rate, sizes.plain_for)
+        for _ in range(sizes.rounds):
+            shapes.one_round(alias, sizes, samples)
+    for name, ratios in samples.ratios.items():
+        findings.add(name, Unit.RATIO, ratios, per_second=samples.rates[name])
+    findings.conditions["plain commits per second"] = (
+        f"{min(samples.plain_rates):,.0f} to {max(samples.plain_rates):,.0f}"
+    )
+
+
+def _costs(findings: Findings, alias: str, sizes: Sizes) -> None:
+    """Of a backlog that is drained; what starting it cost is left out."""
+    parts: list[tuple[str, int, Callable[[Running], None]]] = [
+        ("a single activity", sizes.singles, lambda worker: shapes.drain_singles(worker, sizes.singles)),
+        ("a three-step workflow", sizes.workflows, lambda worker: shapes.drain_workflows(worker, sizes.workflows)),
+        ("a fan-out of 100", sizes.fan_outs, lambda worker: shapes.drain_fan_outs(worker, sizes.fan_outs)),
+    ]
+    with counting(alias) as counts, running(alias) as worker:
+        for name, units, drain in parts:
+            statements, commits = _counted(counts, drain, worker)
+            findings.add(f"commits of {name}", Unit.PER_UNIT, [commits / units])
+            findings.add(f"statements of {name}", Unit.PER_UNIT, [statements / units])
+
+
+def _counted(counts: Counts, drain: Callable[[Running], None], worker: Running) -> tuple[int, int]:
+    before = counts.taken()
+    drain(worker)
+    after = counts.taken()
+    return after[0] - before[0], after[1] - before[1]
+
+
+def _idle_worker(findings: Findings, alias: str, sizes: Sizes) -> None:
+    waited: list[float] = []
+    alone: list[float] = []
+    with running(alias) as worker:
+        for number in range(sizes.pick_ups):
+            _let_rest()
+            goal = worker.done() + 1
+            work.noted.enqueue(number)
+            committed = time.perf_counter()
+            worker.wait_done(goal)
+            waited.append(1000 * (work.begun_at.pop(number) - committed))
+        for _ in range(sizes.rounds * 2):
+            _let_rest()
+            begun = time.perf_counter()
+            shapes.drain_fan_outs(worker, 1)
+            alone.append(1000 * (time.perf_counter() - begun))
+    findings.add("pick-up by an idle worker", Unit.MILLISECONDS, waited)
+    findings.add("one fan-out of 100 alone", Unit.MILLISECONDS, alone)
+
+
+def _let_rest() -> None:
+    """Until the worker's loops have fallen back to their longest rest; not in step with them."""
+    time.sleep(0.15 + 0.02 * (time.perf_counter() % 1))
+
+
+def _sequence(findings: Findings, alias: str, sizes: Sizes) -> None:
+    costs: list[float] = []
+    short: list[float] = []
+    with running(alias) as worker:
+        short += _short(worker)
+        handle = work.patient_steps.start(sizes.sequence)
+        goal = worker.done() + sizes.sequence
+        begun = time.perf_counter()
+        worker.wait_done(goal)
+        costs.append(1000 * (time.perf_counter() - begun) / sizes.sequence)
+        short += _short(worker)
+    findings.add(f"an activity of a workflow of {SHORT}", Unit.MILLISECONDS, short)
+    findings.add(f"an activity of a workflow of {sizes.sequence:,}", Unit.MILLISECONDS, costs)
+    ratio = costs[0] / sorted(short)[len(short) // 2]
+    findings.add(f"a workflow of {sizes.sequence:,} against one of {SHORT}, an activity", Unit.TIMES, [ratio])
+    with _cold() as cache:
+        turn.turn(cache=cache, queues=None, limit=1, note=lambda _: None)  # the last result, if it was not read yet
+    samples = []
+    for number in range(3):
+        handle.signal(f"look-{number}")
+        with _cold() as cache:
+            begun = time.perf_counter()
+            turn.turn(cache=cache, queues=None, limit=1, note=lambda _: None)
+            samples.append(1000 * (time.perf_counter() - begun))
+    findings.add(f"cold replay of {sizes.sequence:,} activities", Unit.MILLISECONDS, samples)
+
+
+def _short(worker: Running) -> list[float]:
+    costs = []
+    for _ in range(5):
+        goal = worker.done() + SHORT
+        begun = time.perf_counter()
+        work.steps.start(SHORT)
+        worker.wait_done(goal)
+        costs.append(1000 * (time.perf_counter() - begun) / SHORT)
+    return costs
+
+
+@contextmanager
+def _cold() -> Iterator[Cache]:
+    """A cache that knows nothing, emptied behind its use."""
+    cache = Cache(10)
+    try:
+        yield cache
+    finally:
+        cache.drop_all()

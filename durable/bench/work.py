@@ -1,0 +1,52 @@
+"""What the benchmark runs: activities that do nothing, and workflows of nothing else.
+
+Imported by the benchmark only, so that a worker of the project neither registers these nor counts them as its code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import durable
+from durable import activity, workflow
+
+MARK = "durable.bench"
+
+begun_at: dict[int, float] = {}
+"""When the handlers of `noted` began, by number, on this process's monotonic clock."""
+
+
+@activity(name=f"{MARK}.nothing")
+def nothing(number: int) -> None:
+    """Do nothing."""
+
+
+@activity(name=f"{MARK}.noted")
+def noted(number: int) -> None:
+    """Note when it began."""
+    begun_at[number] = time.perf_counter()
+
+
+@workflow(name=f"{MARK}.steps")
+async def steps(count: int) -> int:
+    """So many activities, one after the other."""
+    for number in range(count):
+        await nothing.execute(number)
+    return count
+
+
+@workflow(name=f"{MARK}.fan_out")
+async def fan_out(width: int) -> int:
+    """So many activities at once."""
+    await asyncio.gather(*(nothing.execute(number) for number in range(width)))
+    return width
+
+
+@workflow(name=f"{MARK}.patient_steps")
+async def patient_steps(count: int) -> int:
+    """Steps, and then a wait for a signal, so that a long history can be replayed from cold."""
+    for number in range(count):
+        await nothing.execute(number)
+    await durable.wait_for_signal("end")
+    return count
