@@ -23,6 +23,9 @@ SUSPECTS_LOOK = 1.0
 WAIT_FOR_RING = 5.0
 """Nothing is looked for while no slot is free; one that becomes free rings."""
 
+AHEAD = 3
+"""How many times the slots may be in flight, unwritten acknowledgements included."""
+
 WAIT_FOR_EMPTY = 0.25
 """The last delivery that ends rings as well; this only bounds what a missed ring could cost."""
 
@@ -83,7 +86,9 @@ class Claims:
         return self._ordinary_step(now)
 
     def _ordinary_step(self, now: float) -> float:
-        free = self._handlers.free
+        # Ended handlers free their slots before their acknowledgements are written. Claims must not run ahead of those
+        # without bound, nor starve them of SQLite's one write lock.
+        free = min(self._handlers.free, AHEAD * self._handlers.size - self._leases.count)
         if free <= 0:
             return WAIT_FOR_RING
         if self._hold(lambda: self._claim(free)):

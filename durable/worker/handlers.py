@@ -49,6 +49,11 @@ class Handlers:
         self._async_pool = AsyncPool(work=self._run_async)
 
     @property
+    def size(self) -> int:
+        """How many deliveries can run at once."""
+        return self._concurrency
+
+    @property
     def free(self) -> int:
         """How many more deliveries can be taken."""
         with self._lock:

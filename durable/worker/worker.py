@@ -263,6 +263,7 @@ class Worker:
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> None:
         self.leases.end(delivery)
+        self._claim_wake.ring()
         match outcome:
             case Completed() | Committed():
                 self.tally.done += 1
