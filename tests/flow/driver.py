@@ -8,9 +8,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from durable.conf import settings
 from durable.flow import acknowledge, claim, enqueue, start, turn
 from durable.kernel.cache import Cache
-from durable.conf import settings
 from durable.kernel.codec import encode_call
 from durable.models import Event, OutboxRow, Workflow, WorkItem
 from durable.outcomes import AckOutcome, Cause, Claim, Completed, Ending, Failed, Failure, Started, TurnReport

@@ -86,6 +86,14 @@ def locked_elsewhere(table: str, column: str, key: Any) -> Iterator[None]:
         held.result(PATIENCE)
 
 
+@contextmanager
+def undone() -> Iterator[None]:
+    """A caller's transaction, or savepoint, that is rolled back at its end."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
 def only_postgresql() -> bool:
     """Row locks exist."""
     return connection.vendor == "postgresql"

@@ -43,9 +43,7 @@ def test_an_abandoned_delivery_goes_back_after_the_given_delay_and_stays_counted
     """SPEC A2: a delay of 100 ms; the claim has counted the delivery, and the failure counts against the budget."""
     workflow_id = driver.enqueue(cases.step, 1)
     out = driver.claim_one()
-    answer = abandon.abandon(
-        out, cause=Cause.ACK_ABANDONED, failure=ACK_FAILED, delay=timedelta(milliseconds=100)
-    )
+    answer = abandon.abandon(out, cause=Cause.ACK_ABANDONED, failure=ACK_FAILED, delay=timedelta(milliseconds=100))
     assert answer is GiveBack.PENDING
     staged = row(workflow_id)
     assert (staged.status, staged.deliveries, staged.delivery_failures, staged.attempts) == ("pending", 1, 1, 0)

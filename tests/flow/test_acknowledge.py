@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import abandon, acknowledge, cancel, reconcile, release
+from durable.flow import acknowledge, cancel, reconcile, release
 from durable.models import FailedAttempt, Message, OutboxRow
 from durable.outcomes import (
     AckOutcome,
@@ -25,13 +24,11 @@ from durable.outcomes import (
     Ending,
     Failed,
     Failure,
-    GiveBack,
     RetryLater,
 )
 from tests.flow import cases
 from tests.flow.driver import Driver, history, items, row, rows, workflow
 from tests.flow.state import everything, expire, make_due, messages_of
-from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db
 own_connections = pytest.mark.django_db(transaction=True)
@@ -327,80 +324,3 @@ def test_an_acknowledgement_is_never_tried_twice_here(out: Claim) -> None:
         acknowledge.acknowledge([completed(out)])
     assert len(tried) == 1
     assert everything() == before
-
-
-@own_connections
-@pytest.mark.parametrize("kind", ["single", "of a workflow"])
-def test_an_acknowledgement_that_committed_without_saying_so_is_not_doubled(
-    driver: Driver, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    """SPEC A4, A5.6: the next try finds no such token, the abandonment that follows changes nothing, and one completion
-    is in the history."""
-    workflow_id = driver.enqueue(cases.step, 1) if kind == "single" else driver.start(cases.sequence, 1)
-    driver.turn()
-    out = driver.claim_one()
-    commit = connection.commit
-
-    def committed_and_lost() -> None:
-        commit()
-        raise OperationalError("server closed the connection unexpectedly")
-
-    with monkeypatch.context() as patch, pytest.raises(OperationalError):
-        patch.setattr(connection, "commit", committed_and_lost)
-        acknowledge.acknowledge([completed(out, "1")])
-    committed = everything()
-    assert acknowledge.acknowledge([completed(out, "1")]) == GONE
-    given_back = abandon.abandon(out, cause=Cause.ACK_ABANDONED, delay=timedelta(milliseconds=100))
-    assert given_back is GiveBack.TOKEN_MISSING
-    assert everything() == committed
-    driver.run()
-    closing = ["workflow_completed"]
-    outcomes = ["activity_scheduled 1", "activity_completed 1"] if kind != "single" else []
-    assert history(workflow_id) == ["workflow_started", *outcomes, *closing]
-
-
-@own_connections
-def test_two_acknowledgements_of_one_delivery_at_once_make_one_completion(
-    driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
-) -> None:
-    """From two connections, ten times."""
-    meet = barrier(2)
-    for n in range(10):
-        driver.enqueue(cases.step, n)
-    claims = driver.claim()
-
-    def acknowledge_all(ending: Callable[[Claim], Ending]) -> list[AckOutcome]:
-        answers = []
-        for c in claims:
-            meet.wait()
-            answers += acknowledge.acknowledge([ending(c)])
-        return answers
-
-    other = second_connection(acknowledge_all, failed)
-    mine, theirs = acknowledge_all(completed), other.result(60)
-    assert all({a, b} == {GOOD[0], GONE[0]} for a, b in zip(mine, theirs, strict=True))
-    for c, answer in zip(claims, mine, strict=True):
-        ended = "completed" if answer is GOOD[0] else "failed"
-        assert history(c.workflow_id) == ["workflow_started", f"workflow_{ended}"]
-
-
-@own_connections
-def test_batches_that_overlap_in_other_orders_do_not_deadlock(
-    driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
-) -> None:
-    """BUGLOG D4: rows are locked in key order, whatever the order of the call."""
-    meet = barrier(2)
-    for n in range(60):
-        driver.enqueue(cases.step, n)
-    claims = driver.claim(limit=60)
-
-    def acknowledge_in(step: int) -> int:
-        good = 0
-        for at in range(0, 60, 20):
-            meet.wait()
-            answers = acknowledge.acknowledge([completed(c) for c in claims[at : at + 20][::step]])
-            good += answers.count(GOOD[0])
-        return good
-
-    other = second_connection(acknowledge_in, -1)
-    assert acknowledge_in(1) + other.result(60) == 60

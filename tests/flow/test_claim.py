@@ -109,7 +109,9 @@ def test_paused_rows_are_not_claimed(driver: Driver) -> None:
 def test_only_pending_rows_are_claimed(driver: Driver, status: str) -> None:
     """Whatever stands in the other columns."""
     workflow_id = driver.enqueue(cases.step, 1)
-    OutboxRow.objects.filter(workflow_id=workflow_id).update(status=status, dead_lettered_at=row(workflow_id).created_at)
+    OutboxRow.objects.filter(workflow_id=workflow_id).update(
+        status=status, dead_lettered_at=row(workflow_id).created_at
+    )
     assert driver.claim() == []
 
 
@@ -170,7 +172,7 @@ def test_the_limit_of_a_claim_is_a_literal(driver: Driver) -> None:
 
 @own_connections
 def test_a_row_that_somebody_else_has_locked_is_skipped(driver: Driver) -> None:
-    """The claim does not wait for it, and takes the others. (SQLite has no row locks: nothing to skip.)"""
+    """The claim does not wait for it, and takes the others. SQLite has no row locks: nothing to skip."""
     if not only_postgresql():
         pytest.skip("SQLite has no row locks.")
     held, free = driver.enqueue(cases.step, 1), driver.enqueue(cases.step, 2)

@@ -54,7 +54,6 @@ def wrapped(kind: type[Exception], cause: Exception) -> Exception:
     return error
 
 
-
 @postgresql
 @pytest.mark.parametrize(
     ("state", "fault"),

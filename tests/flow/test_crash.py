@@ -2,274 +2,27 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
 
-from durable.flow import (
-    abandon,
-    acknowledge,
-    beat,
-    cancel,
-    claim,
-    enqueue,
-    pause,
-    poison,
-    postpone,
-    reconcile,
-    release,
-    renew,
-    resume,
-    settle,
-    signal,
-    start,
-    terminate,
-    unblock,
-)
 from durable.flow import transaction as own
-from durable.models import OutboxRow, Workflow
-from durable.outcomes import Cancelled, Cause, Completed, Failed, Failure, Held, RetryLater
-from tests.flow import cases
-from tests.flow.driver import LEASE, Driver
-from tests.flow.state import everything, expire
+from tests.flow.driver import Driver
+from tests.flow.scenarios import JOINED, ONE_TRY, RENEWING, SCENARIOS, SILENT, Act
+from tests.flow.state import everything
 from tests.ledger.models import Entry
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-Act = Callable[[], object]
-ERROR = Failure("OSError", "no", "")
 
 
 class Crash(Exception):
     """The process ends here, as far as the transaction can see."""
 
 
-# --- scenarios: each prepares, and answers the act -------------------------------------------------------------------
-
-
-def _claims(driver: Driver, number: int = 4) -> list[Any]:
-    """Deliveries of a workflow's activities and of single ones."""
-    driver.start(cases.fan_out, number)
-    driver.turn()
-    for n in range(number):
-        driver.enqueue(cases.step, n)
-    return driver.claim(limit=2 * number)
-
-
-def _start(driver: Driver) -> Act:
-    new = [start.new_workflow(id=uuid.uuid4(), type="cases.nothing", payload="{}", key=f"key-{n}") for n in range(3)]
-    return lambda: start.start(new)
-
-
-def _enqueue(driver: Driver) -> Act:
-    new = [
-        enqueue.new_activity(
-            id=uuid.uuid4(), activity="cases.step", payload='{"n":1}', attempt_budget=1, delivery_budget=1
-        )
-        for _ in range(3)
-    ]
-    return lambda: enqueue.enqueue(new)
-
-
-def _turn(driver: Driver) -> Act:
-    driver.start(cases.nothing)
-    driver.start(cases.fan_out, 3)
-    closing = driver.start(cases.sequence, 1)
-    driver.turn()
-    driver.complete(*[c for c in driver.claim() if c.workflow_id == closing], payload="1")
-    driver.start(cases.nothing)
-    signal.signal(driver.start(cases.signalled), "go", payload="1")
-    return driver.turn
-
-
-def _turn_of_a_cancelled(driver: Driver) -> Act:
-    workflow_id = driver.start(cases.cleaner)
-    driver.turn()
-    driver.claim()
-    cancel.cancel(workflow_id)
-    return driver.turn
-
-
-def _claim(driver: Driver) -> Act:
-    driver.start(cases.fan_out, 2)
-    driver.turn()
-    driver.enqueue(cases.step, 1)
-    return lambda: claim.claim(worker="w", limit=9, queues=("default",), lease_for=LEASE)
-
-
-def _acknowledge(driver: Driver) -> Act:
-    claims, at = _claims(driver), datetime.now(UTC)
-    endings = []
-    for a, b, c, d in (claims[:4], claims[4:]):
-        endings += [
-            Completed(a, "1"),
-            Failed(b, ERROR, Cause.APPLICATION_ERROR, at),
-            RetryLater(c, ERROR, Cause.APPLICATION_ERROR, at, 1000),
-            Cancelled(d),
-        ]
-    return lambda: acknowledge.acknowledge(endings)
-
-
-def _transactional(driver: Driver) -> Act:
-    driver.enqueue(cases.step, 1)
-    out = driver.claim_one()
-
-    def handler() -> Completed:
-        Entry.objects.create(label="paid")
-        return Completed(out, "1")
-
-    return lambda: acknowledge.transactional(out, handler)
-
-
-def _abandon(driver: Driver) -> Act:
-    out = _claims(driver)[0]
-    return lambda: abandon.abandon(out, cause=Cause.ACK_ABANDONED, failure=ERROR)
-
-
-def _dead_letter(driver: Driver, of: Callable[[Driver], object]) -> Act:
-    of(driver)
-    driver.turn()
-    OutboxRow.objects.update(delivery_budget=1, options={"on_dead_letter": "deliver"})
-    out = driver.claim_one()
-    return lambda: abandon.abandon(out, cause=Cause.ACK_ABANDONED, failure=ERROR)
-
-
-def _release(driver: Driver) -> Act:
-    claims = _claims(driver)
-    cancel.cancel(claims[-1].workflow_id)
-    return lambda: release.release(claims)
-
-
-def _postpone(driver: Driver) -> Act:
-    out = _claims(driver)[0]
-    return lambda: postpone.postpone(out, delay=timedelta(seconds=5))
-
-
-def _renew(driver: Driver) -> Act:
-    held = [Held(c.row_id, c.token, '"here"') for c in _claims(driver)]
-    return lambda: renew.renew(held, lease_for=2 * LEASE)
-
-
-def _reconcile(driver: Driver) -> Act:
-    claims = _claims(driver)
-    OutboxRow.objects.filter(id=claims[0].row_id).update(delivery_budget=1, options={"on_dead_letter": "deliver"})
-    OutboxRow.objects.filter(id=claims[5].row_id).update(delivery_budget=1, options={"on_dead_letter": "deliver"})
-    cancel.cancel(claims[-1].workflow_id)
-    expire(*claims)
-    return reconcile.reconcile
-
-
-def _settle(driver: Driver) -> Act:
-    _claims(driver)
-    Workflow.objects.update(status="completed", closed_at=datetime.now(UTC))
-    return settle.settle_closed
-
-
-def _cancel(driver: Driver) -> Act:
-    workflow_id = driver.start(cases.sequence, 1)
-    return lambda: cancel.cancel(workflow_id, reason="enough")
-
-
-def _cancel_single(driver: Driver) -> Act:
-    workflow_id = driver.enqueue(cases.step, 1)
-    return lambda: cancel.cancel(workflow_id, reason="enough")
-
-
-def _cancel_running(driver: Driver) -> Act:
-    workflow_id = driver.enqueue(cases.step, 1)
-    driver.claim()
-    return lambda: cancel.cancel(workflow_id, reason="enough")
-
-
-def _signal(driver: Driver) -> Act:
-    workflow_id = driver.start(cases.signalled)
-    return lambda: signal.signal(workflow_id, "go", payload="1")
-
-
-def _terminate(driver: Driver) -> Act:
-    workflow_id = driver.start(cases.fan_out, 3)
-    driver.turn()
-    driver.claim(limit=1)
-    signal.signal(workflow_id, "go", payload="1")
-    return lambda: terminate.terminate(workflow_id, reason="enough")
-
-
-def _pause(driver: Driver) -> Act:
-    workflow_id = driver.start(cases.fan_out, 3)
-    driver.turn()
-    return lambda: pause.pause(workflow_id, reason="later")
-
-
-def _resume(driver: Driver) -> Act:
-    act = _pause(driver)
-    act()
-    (workflow_id,) = Workflow.objects.values_list("id", flat=True)
-    return lambda: resume.resume(workflow_id, reason="now")
-
-
-def _blocked(driver: Driver) -> uuid.UUID:
-    workflow_id = driver.start(cases.signalled)
-    Workflow.objects.filter(id=workflow_id).update(blocked_reason="no", blocked_version="1")
-    driver.turn()
-    return workflow_id
-
-
-def _unblock(driver: Driver) -> Act:
-    workflow_id = _blocked(driver)
-    return lambda: unblock.unblock(workflow_id, reason="tried")
-
-
-def _after_deploy(driver: Driver) -> Act:
-    _blocked(driver)
-    return lambda: unblock.after_deploy("2")
-
-
-def _poison(driver: Driver) -> Act:
-    workflow_id = driver.start(cases.signalled)
-    Workflow.objects.update(poison_turns=2)
-    return lambda: poison.count(workflow_id)
-
-
-def _beat(driver: Driver) -> Act:
-    return lambda: beat.beat(name="w", queues=["default"], version="1")
-
-
-SCENARIOS: dict[str, Callable[[Driver], Act]] = {
-    "start": _start,
-    "enqueue": _enqueue,
-    "turn": _turn,
-    "turn of a cancelled one": _turn_of_a_cancelled,
-    "claim": _claim,
-    "acknowledge": _acknowledge,
-    "transactional": _transactional,
-    "abandon": _abandon,
-    "dead letter": lambda driver: _dead_letter(driver, lambda d: d.start(cases.sequence, 1)),
-    "dead letter of a single one": lambda driver: _dead_letter(driver, lambda d: d.enqueue(cases.step, 1)),
-    "release": _release,
-    "postpone": _postpone,
-    "renew": _renew,
-    "reconcile": _reconcile,
-    "settle": _settle,
-    "cancel": _cancel,
-    "cancel a single one": _cancel_single,
-    "cancel a running one": _cancel_running,
-    "signal": _signal,
-    "terminate": _terminate,
-    "pause": _pause,
-    "resume": _resume,
-    "unblock": _unblock,
-    "after a deploy": _after_deploy,
-    "poison": _poison,
-    "beat": _beat,
-}
 every_verb = pytest.mark.parametrize("prepare", SCENARIOS.values(), ids=SCENARIOS)
-JOINED = (_start, _enqueue, _cancel, _cancel_single, _cancel_running, _signal)
-ONE_TRY = (_acknowledge, _transactional)
 
 
 @contextmanager
@@ -312,7 +65,7 @@ def test_a_crash_at_any_statement_leaves_all_as_it_was_and_the_verb_can_be_calle
     final = state()
     kept = [each for each in states[1:] if each != final]
     assert kept == [], "A crash left something half done."
-    if prepare is not _beat:
+    if prepare not in SILENT:
         assert final != states[0]
 
 
@@ -322,7 +75,7 @@ class Commits:
     def __init__(self) -> None:
         self._wrapper: Any = own.engine_connection()
         self._real = self._wrapper.commit
-        self._wrapper.commit = self._commit
+        vars(self._wrapper)["commit"] = self._commit
         self._fails = ""
 
     def fail_once(self) -> None:
@@ -339,7 +92,7 @@ class Commits:
             raise OperationalError("server closed the connection unexpectedly")
 
     def restore(self) -> None:
-        del self._wrapper.commit
+        del vars(self._wrapper)["commit"]
 
 
 @pytest.fixture
@@ -350,11 +103,8 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commits]:
     commits.restore()
 
 
-owned = pytest.mark.parametrize(
-    "prepare",
-    [prepare for prepare in SCENARIOS.values() if prepare not in JOINED],
-    ids=[name for name, prepare in SCENARIOS.items() if prepare not in JOINED],
-)
+OWNED = {name: prepare for name, prepare in SCENARIOS.items() if name not in JOINED}
+owned = pytest.mark.parametrize("prepare", OWNED.values(), ids=OWNED)
 
 
 @owned
@@ -370,7 +120,7 @@ def test_a_commit_that_failed_is_tried_again_or_raised_with_nothing_changed(
             act()
         assert state() == before
     act()
-    if prepare is not _beat:
+    if prepare not in SILENT:
         assert state() != before
 
 
@@ -396,7 +146,7 @@ def test_a_commit_that_did_not_say_that_it_was_done_is_not_done_twice(
             act()
     act()
     assert done
-    if prepare is _renew:
+    if prepare in RENEWING:
         # Renewed again, a moment later: the only repetition that is meant.
         for items in (done[0]["WorkItem"], (after := state())["WorkItem"]):
             for item in items:

@@ -109,15 +109,16 @@ def test_dead_letters_racing_terminations_are_never_delivered_behind_the_end(
     claims: list[Claim] = []
 
     def terminate_each() -> int:
-        ended = 0
+        ended, refusals = 0, []
         for _ in range(rounds):
             begin.wait()
             try:
                 terminate.terminate(claims[-1].workflow_id, reason="enough")
                 ended += 1
             except WorkflowClosed as refused:
-                assert refused.status == "failed"
+                refusals.append(refused.status)
             over.wait()
+        assert set(refusals) <= {"failed"}
         return ended
 
     other = second_connection(terminate_each)

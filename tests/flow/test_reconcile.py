@@ -18,7 +18,7 @@ from durable.models import FailedAttempt, OutboxRow, Workflow, WorkItem
 from durable.outcomes import AckOutcome, Claim, Held, ReconcileReport, Renewal
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, history, items, row, workflow
-from tests.flow.state import everything, expire, locked_elsewhere, messages_of, only_postgresql
+from tests.flow.state import everything, expire, locked_elsewhere, messages_of, only_postgresql, run
 from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db
@@ -128,9 +128,7 @@ def test_a_row_that_was_asked_to_stop_is_closed_instead(driver: Driver, kind: st
     assert workflow(workflow_id).status == ("cancelled" if kind == "single" else "running")
 
 
-def test_what_is_taken_up_together_is_suspect_and_counted_when_it_is_due(
-    driver: Driver, frozen_clock: Any
-) -> None:
+def test_what_is_taken_up_together_is_suspect_and_counted_when_it_is_due(driver: Driver, frozen_clock: Any) -> None:
     """SPEC B7: one of them may be the killer, so each is delivered alone; its neighbours lose one delivery."""
     for n in range(3):
         driver.enqueue(cases.step, n)
@@ -144,7 +142,8 @@ def test_what_is_taken_up_together_is_suspect_and_counted_when_it_is_due(
 
 def test_rows_on_good_leases_in_front_do_not_hide_the_one_behind(driver: Driver) -> None:
     """BUGLOG S6: five hundred older claims that it may not touch, and one expired, are one round; and so are three
-    hundred expired ones, in pages."""
+    hundred expired ones, in pages.
+    """
     many = [
         enqueue.new_activity(
             id=uuid.uuid4(), activity="cases.step", payload='{"n":1}', attempt_budget=5, delivery_budget=8
@@ -174,14 +173,11 @@ def test_a_page_is_a_constant_number_of_statements(driver: Driver, number: int) 
 
 
 BROKEN: dict[str, Callable[[Claim], object]] = {
-    "options that are no JSON": lambda c: _raw("UPDATE durable_outboxrow SET options = 'not json' WHERE id = %s", c.row_id),
+    "options that are no JSON": lambda c: run(
+        f"UPDATE durable_outboxrow SET options = 'not json' WHERE id = {c.row_id}"
+    ),
     "a workflow that is gone": lambda c: Workflow.objects.filter(id=c.workflow_id).delete(),
 }
-
-
-def _raw(sql: str, *params: Any) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, params)
 
 
 @pytest.mark.parametrize("breaks", BROKEN.values(), ids=BROKEN)
@@ -230,7 +226,7 @@ def test_an_error_of_the_store_ends_the_round_with_nothing_re_armed(
 
 @own_connections
 def test_a_workflow_that_somebody_holds_is_taken_up_in_a_later_round(driver: Driver) -> None:
-    """It is not waited for, and is no error. (SQLite has no row locks.)"""
+    """It is not waited for, and is no error. SQLite has no row locks."""
     if not only_postgresql():
         pytest.skip("SQLite has no row locks.")
     held, free = driver.enqueue(cases.step, 1), driver.enqueue(cases.step, 2)
@@ -245,8 +241,9 @@ def test_a_workflow_that_somebody_holds_is_taken_up_in_a_later_round(driver: Dri
 def test_a_heartbeat_racing_the_sweep_fails_no_activity(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
-    """BUGLOG D2: either the renewal came first, and the delivery goes on; or the sweep did, and the renewal says lost, at
-    the next beat if the sweep was just at it."""
+    """BUGLOG D2: either the renewal came first, and the delivery goes on; or the sweep did, and the renewal says lost,
+    at the next beat if the sweep was just at it.
+    """
     rounds, meet = 15, barrier(2)
     for n in range(rounds):
         driver.enqueue(cases.step, n)

@@ -126,7 +126,7 @@ def test_a_renewal_is_a_constant_number_of_statements(driver: Driver, number: in
 
 @own_connections
 def test_an_item_that_somebody_has_locked_is_busy_and_stops_no_other(driver: Driver) -> None:
-    """DESIGN 4: one locked item must not stop every renewal. (SQLite has no row locks.)"""
+    """DESIGN 4: one locked item must not stop every renewal. SQLite has no row locks."""
     if not only_postgresql():
         pytest.skip("SQLite has no row locks.")
     driver.enqueue(cases.step, 1)

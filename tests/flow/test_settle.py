@@ -47,7 +47,9 @@ def test_done_rows_and_live_workflows_are_left_alone(driver: Driver) -> None:
     live = driver.start(cases.fan_out, 3)
     driver.turn()
     driver.complete(*driver.claim(limit=1))
-    OutboxRow.objects.filter(workflow_id=live, ordinal=3).update(status="failed", dead_lettered_at=rows(live)[0].created_at)
+    OutboxRow.objects.filter(workflow_id=live, ordinal=3).update(
+        status="failed", dead_lettered_at=rows(live)[0].created_at
+    )
     before = everything()
     assert settle.settle_closed() == 0
     assert everything() == before

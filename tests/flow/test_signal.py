@@ -16,7 +16,7 @@ from durable.flow import pause, resume, signal, terminate
 from durable.models import Message
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow
-from tests.flow.state import everything, messages_of
+from tests.flow.state import everything, messages_of, undone
 from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db
@@ -86,7 +86,12 @@ def test_a_paused_workflow_reads_it_when_it_is_resumed(driver: Driver, warm: boo
 def test_a_second_one_of_the_same_dedup_changes_nothing_while_the_first_waits(driver: Driver) -> None:
     """Accepted, quietly; another dedup, and another workflow, have nothing to do with it."""
     workflow_id, other = driver.start(cases.signalled), driver.start(cases.signalled)
-    for owner, payload, dedup in [(workflow_id, "1", "a"), (workflow_id, "2", "a"), (workflow_id, "3", "b"), (other, "4", "a")]:
+    for owner, payload, dedup in [
+        (workflow_id, "1", "a"),
+        (workflow_id, "2", "a"),
+        (workflow_id, "3", "b"),
+        (other, "4", "a"),
+    ]:
         signal.signal(owner, "go", payload=payload, dedup=dedup)
     assert [told["payload"] for kind, _, told in messages_of(workflow_id) if kind == "signal"] == ["1", "3"]
     assert len(messages_of(other)) == 2
@@ -96,9 +101,8 @@ def test_a_second_one_of_the_same_dedup_changes_nothing_while_the_first_waits(dr
 def test_a_signal_goes_with_its_callers_transaction(driver: Driver) -> None:
     """T12 joins."""
     workflow_id = driver.start(cases.signalled)
-    with pytest.raises(ZeroDivisionError), transaction.atomic():
+    with undone():
         signal.signal(workflow_id, "go", payload="1")
-        raise ZeroDivisionError
     assert [kind for kind, _, _ in messages_of(workflow_id)] == ["start"]
 
 
@@ -154,13 +158,14 @@ def test_a_signal_racing_a_termination_is_read_listed_or_refused(
             meet.wait()
             terminate.terminate(id, reason="enough")
 
-    other = second_connection(terminate_all)
+    other, refusals = second_connection(terminate_all), []
     for id in ids:
         meet.wait()
         try:
             signal.signal(id, "go", payload="1")
         except WorkflowClosed as refused:
-            assert refused.status == "cancelled"
+            refusals.append(refused.status)
+    assert set(refusals) <= {"cancelled"}
     other.result(60)
     driver.run()
     assert not Message.objects.exists()

@@ -20,7 +20,7 @@ from durable.outcomes import KeyHeld, Started, WorkflowStatus
 from durable.store.starts import NewWorkflow
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, history, workflow
-from tests.flow.state import everything, expire
+from tests.flow.state import everything, expire, undone
 from tests.ledger.models import Entry
 from tests.waiting import Barrier, Gate
 
@@ -51,7 +51,13 @@ def test_a_start_writes_the_workflow_its_first_event_and_its_start_message() -> 
     one = new("order-1", queue="slow", priority=7)
     assert start.start([one]) == [Started(one.id)]
     row = workflow(one.id)
-    assert (row.type, row.key, row.status, row.queue, row.priority) == ("cases.nothing", "order-1", "running", "slow", 7)
+    assert (row.type, row.key, row.status, row.queue, row.priority) == (
+        "cases.nothing",
+        "order-1",
+        "running",
+        "slow",
+        7,
+    )
     assert (row.lease, row.lease_seq, row.last_seq, row.single, row.input) == (1, 1, 1, False, "{}")
     event = Event.objects.get(workflow_id=one.id)
     assert (event.seq, event.type, event.data["input"]) == (1, "workflow_started", "{}")
@@ -168,8 +174,9 @@ def test_before_the_commit_nobody_sees_it_but_the_caller_who_has_the_id(second_c
 
 
 def _work_of_another_process() -> tuple[int, int]:
-    """Turns and claims that another process gets. (On SQLite a claim would wait for the open transaction: rows are
-    looked at instead.)"""
+    """Turns and claims that another process gets. On SQLite a claim would wait for the open transaction: rows are
+    looked at instead.
+    """
     driver = Driver(name="other")
     turned = driver.turn().workflows
     if connection.vendor == "sqlite":
@@ -182,9 +189,8 @@ def test_a_savepoint_that_is_rolled_back_leaves_nothing_of_the_start() -> None:
     """BUGLOG J3, J5: the start is on the caller's connection, in the caller's savepoint."""
     with transaction.atomic():
         Entry.objects.create(label="outer")
-        with pytest.raises(Undone), transaction.atomic():
+        with undone():
             start_one("order-1")
-            raise Undone
         assert everything() == NOTHING
     assert everything() == NOTHING
     assert Entry.objects.count() == 1
@@ -193,11 +199,10 @@ def test_a_savepoint_that_is_rolled_back_leaves_nothing_of_the_start() -> None:
 @own_connections
 def test_an_outer_rollback_takes_the_start_of_a_committed_savepoint_with_it() -> None:
     """Nested blocks: what an inner one kept, the outer one may still undo."""
-    with pytest.raises(Undone), transaction.atomic():
+    with undone():
         with transaction.atomic(), transaction.atomic():
             start_one("order-1")
         assert Workflow.objects.count() == 1
-        raise Undone
     assert everything() == NOTHING
 
 
@@ -221,6 +226,7 @@ def test_a_request_that_fails_under_atomic_requests_leaves_nothing(monkeypatch: 
     assert (Entry.objects.count(), everything()) == (0, NOTHING)
     fails.clear()
     response = handler(HttpRequest())
+    assert isinstance(response, HttpResponse)
     assert str(Workflow.objects.get().id) == response.content.decode()
     assert Entry.objects.count() == 1
 
@@ -274,10 +280,9 @@ def test_a_start_that_waited_for_a_key_gets_it_when_the_first_rolls_back(
     """The key was held by somebody who never was."""
 
     def first() -> None:
-        with pytest.raises(Undone), transaction.atomic():
+        with undone():
             assert isinstance(start_one("order-1"), Started)
             gate.pass_through()
-            raise Undone
 
     holding = second_connection(first)
     gate.wait_for_arrival()

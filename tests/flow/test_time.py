@@ -69,9 +69,7 @@ def test_a_host_whose_clock_is_off_begins_nothing_early(driver: Driver, wrong_cl
     assert set(claims) == {retried, given_back}
     error = Failure("OSError", "no")
     delay = SOON // timedelta(microseconds=1)
-    acknowledge.acknowledge(
-        [RetryLater(claims[retried], error, Cause.APPLICATION_ERROR, datetime.now(UTC), delay)]
-    )
+    acknowledge.acknowledge([RetryLater(claims[retried], error, Cause.APPLICATION_ERROR, datetime.now(UTC), delay)])
     abandon.abandon(claims[given_back], cause=Cause.ACK_ABANDONED, delay=SOON)
     assert driver.turn().workflows == 0
     assert driver.claim() == []

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from durable.flow import transaction as own
 from durable.flow.transaction import Fault, Patience, Waits
-from tests.flow.state import raise_state, run
+from tests.flow.state import raise_state, run, undone
 from tests.ledger.models import Entry
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -26,7 +26,6 @@ sqlite = pytest.mark.skipif("sqlite" not in connection.settings_dict["ENGINE"], 
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other at once."""
     monkeypatch.setattr(own, "_FIRST_WAIT", 0)
-
 
 
 class Body:
@@ -204,10 +203,9 @@ def test_a_joined_body_is_never_repeated(joined: Any, error: Callable[[], object
 
 def test_a_joined_body_goes_with_the_callers_rollback() -> None:
     """And without a transaction of the caller's it commits by itself."""
-    with pytest.raises(LookupError), transaction.atomic():
+    with undone():
         own.joined(Body())
         own.joined_steps(Body())
-        raise LookupError
     assert labels() == []
     own.joined(Body())
     own.joined_steps(Body())

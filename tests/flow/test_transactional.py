@@ -7,14 +7,14 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connection
 
 from durable.flow import acknowledge, reconcile
 from durable.models import OutboxRow
 from durable.outcomes import AckOutcome, Claim, Completed
 from tests.flow import cases
 from tests.flow.driver import Driver, history, row, workflow
-from tests.flow.state import everything, expire, make_due
+from tests.flow.state import everything, expire, make_due, undone
 from tests.ledger.models import Entry
 from tests.waiting import PATIENCE, Gate
 
@@ -75,8 +75,9 @@ def test_without_a_token_the_handler_does_not_run(driver: Driver, out: Claim) ->
 def test_a_token_that_was_taken_while_the_handler_ran_undoes_its_writes(
     driver: Driver, out: Claim, second_connection: Callable[..., Future[Any]], gate: Gate
 ) -> None:
-    """The fence is taken last: the token is not locked meanwhile. (On SQLite the handler holds the only write lock: the
-    token can only go before it began.)"""
+    """The fence is taken last: the token is not locked meanwhile. On SQLite the handler holds the only write lock: the
+    token can only go before it began.
+    """
     if connection.vendor == "sqlite":
         pytest.skip("SQLite has one writer: nobody can take the token meanwhile.")
 
@@ -96,7 +97,7 @@ def test_a_token_that_was_taken_while_the_handler_ran_undoes_its_writes(
 
 
 def test_a_retryable_error_before_the_commit_has_undone_the_writes(driver: Driver, out: Claim) -> None:
-    """It is raised untouched: handler *and* acknowledgement are repeated by the worker, and the effect is there once."""
+    """It is raised untouched: the worker repeats handler *and* acknowledgement, and the effect is there once."""
     before, failing = everything(), ["once"]
 
     def deadlock(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -113,9 +114,7 @@ def test_a_retryable_error_before_the_commit_has_undone_the_writes(driver: Drive
     assert Entry.objects.count() == 1
 
 
-def test_after_an_unknown_commit_the_token_tells_that_it_is_done(
-    out: Claim, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_after_an_unknown_commit_the_token_tells_that_it_is_done(out: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writes are there once, whatever the driver said."""
     commit = connection.commit
 
@@ -123,9 +122,10 @@ def test_after_an_unknown_commit_the_token_tells_that_it_is_done(
         commit()
         raise OperationalError("server closed the connection unexpectedly")
 
-    with monkeypatch.context() as patch, pytest.raises(OperationalError):
+    with monkeypatch.context() as patch:
         patch.setattr(connection, "commit", committed_and_lost)
-        acknowledge.transactional(out, paying(out))
+        with pytest.raises(OperationalError):
+            acknowledge.transactional(out, paying(out))
     assert acknowledge.transactional(out, paying(out)) is AckOutcome.TOKEN_MISSING
     assert Entry.objects.count() == 1
     assert workflow(out.workflow_id).status == "completed"
@@ -147,15 +147,13 @@ def test_an_activity_of_a_workflow_hands_its_completion_to_the_next_turn(driver:
     assert (workflow(workflow_id).result, Entry.objects.count()) == ("1", 1)
 
 
-
 def test_a_handler_may_undo_a_part_of_its_own(out: Claim) -> None:
     """Its savepoints are its own affair; what it kept is committed with the completion."""
 
     def handler() -> Completed:
         Entry.objects.create(label="kept")
-        with pytest.raises(LookupError), transaction.atomic():
+        with undone():
             Entry.objects.create(label="undone")
-            raise LookupError
         return Completed(out, "1")
 
     assert acknowledge.transactional(out, handler) is AckOutcome.ACKNOWLEDGED
