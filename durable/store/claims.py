@@ -7,6 +7,7 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
+import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import F
 
@@ -15,6 +16,8 @@ from durable.models import OutboxRow
 from durable.models.fields import moment_from_database
 from durable.outcomes import Claim
 from durable.store import sql
+
+logger = structlog.stdlib.get_logger("durable.store")
 
 _RETURNING = (
     "id, workflow_id, lease, ordinal, activity, input, options, deliveries, delivery_failures, delivery_budget, "
@@ -54,7 +57,7 @@ def take(
         rows = _take_postgresql(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
     else:
         rows = _take_sqlite(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
-    claims = {row[0]: _claim(row, token, worker) for row in rows}
+    claims = {claim.row_id: claim for claim in _readable(rows, token, worker)}
     return [claims[row_id] for row_id in row_ids if row_id in claims]
 
 
@@ -121,7 +124,20 @@ def taken_under(connection: BaseDatabaseWrapper, token: uuid.UUID, worker: str) 
         "WHERE i.lock_token = %s ORDER BY r.id",
         [sql.param(connection, token)],
     )
-    return [_claim(row, token, worker) for row in rows]
+    return _readable(rows, token, worker)
+
+
+def _readable(rows: list[tuple[Any, ...]], token: uuid.UUID, worker: str) -> list[Claim]:
+    """The deliveries of rows that can be read. One that can not is never run, and must not keep the others from it: its
+    lease runs out, and reconciling shows it.
+    """
+    claims = []
+    for row in rows:
+        try:
+            claims.append(_claim(row, token, worker))
+        except ValueError as error:
+            logger.error("claim.row_unreadable", row=row[0], workflow=str(row[1]), activity=row[4], error=str(error))
+    return claims
 
 
 def _claim(row: tuple[Any, ...], token: uuid.UUID, worker: str) -> Claim:

@@ -16,14 +16,14 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import claim, enqueue, release
+from durable.flow import claim, enqueue, reconcile, release
 from durable.flow import transaction as own
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import Claim
 from tests.conftest import ROOT
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, items, row
-from tests.flow.state import everything, locked_elsewhere, make_due, only_postgresql, pause
+from tests.flow.state import everything, locked_elsewhere, make_due, only_postgresql, pause, run
 from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db
@@ -144,6 +144,18 @@ def test_each_delivery_of_a_row_has_a_token_of_its_own(driver: Driver) -> None:
         release.release([taken])
         make_due(row(workflow_id).id)
     assert len(tokens) == 5
+
+
+def test_a_row_that_can_not_be_read_is_not_run_and_keeps_no_other_from_it(driver: Driver) -> None:
+    """BUGLOG O5: its lease runs out, and reconciling shows it."""
+    broken, good = driver.enqueue(cases.step, 1, priority=9), driver.enqueue(cases.step, 2)
+    row_id = row(broken).id
+    run(f"UPDATE durable_outboxrow SET options = 'not json' WHERE id = {row_id}")
+    assert [c.workflow_id for c in driver.claim()] == [good]
+    assert driver.claim() == []
+    WorkItem.objects.update(locked_until="2020-01-01T00:00:00+00:00")
+    report = reconcile.reconcile()
+    assert (report.rearmed, set(report.errors)) == (1, {broken})
 
 
 @pytest.mark.parametrize("number", [0, 1, 100])
