@@ -301,6 +301,7 @@ class DeadLetterFilter:
     """
 
     workflow_id: uuid.UUID | None = None
+    workflow_ids: tuple[uuid.UUID, ...] = ()
     workflow_type: str | None = None
     activity: str | None = None
     cause: Cause | None = None

@@ -12,7 +12,7 @@ from typing import Any
 import factory
 
 from durable.kernel.events import EventType, MessageKind
-from durable.models import Event, FailedAttempt, Message, OutboxRow, Worker, Workflow, WorkItem
+from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, Redrive, Worker, Workflow, WorkItem
 from durable.outcomes import TERMINAL, Cause, OutboxStatus, WorkflowStatus
 
 _counter = itertools.count(1)
@@ -75,6 +75,33 @@ class OutboxRowFactory(factory.django.DjangoModelFactory[OutboxRow]):
     delivery_budget = 8
     attempt_budget = 5
     dead_lettered_at = factory.LazyAttribute(lambda row: now() if row.status == OutboxStatus.FAILED.value else None)
+
+
+class DeadLetterFactory(OutboxRowFactory):
+    """A dead letter whose worker died over it; nobody told the workflow."""
+
+    class Meta:
+        model = DeadLetter
+
+    status = OutboxStatus.FAILED.value
+    cause = Cause.WORKER_DIED.value
+    deliveries = 8
+    delivery_failures = 8
+
+
+class RedriveFactory(factory.django.DjangoModelFactory[Redrive]):
+    """Somebody gave a dead letter back."""
+
+    class Meta:
+        model = Redrive
+
+    id = factory.LazyFunction(uuid.uuid4)
+    outbox_row = factory.SubFactory(DeadLetterFactory)
+    actor_text = "anna"
+    mode = "eligible"
+    reason = "the bank is back"
+    was_judged = False
+    at = factory.LazyFunction(now)
 
 
 class WorkItemFactory(factory.django.DjangoModelFactory[WorkItem]):

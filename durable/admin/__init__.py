@@ -1,4 +1,4 @@
-"""The admin's rooms: what staff see. Read-only for everybody, superusers included.
+"""The admin's rooms: what staff see, and what they can do. No row is added, changed or deleted by hand, by nobody.
 
 Django's autodiscover imports this module, which fills the default admin site. A project with an admin site of its own
 calls `durable.admin.register(site)`.
@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from django.contrib import admin
 
+from durable.admin.dead_letters import DeadLetterAdmin
 from durable.admin.messages import MessageAdmin
 from durable.admin.outbox import OutboxRowAdmin
+from durable.admin.redrives import RedriveAdmin
 from durable.admin.work_items import WorkItemAdmin
 from durable.admin.workers import WorkerAdmin
 from durable.admin.workflows import WorkflowAdmin
-from durable.models import Message, OutboxRow, Worker, Workflow, WorkItem
+from durable.models import DeadLetter, Message, OutboxRow, Redrive, Worker, Workflow, WorkItem
 
 ROOMS = {
+    DeadLetter: DeadLetterAdmin,
     Workflow: WorkflowAdmin,
     OutboxRow: OutboxRowAdmin,
     WorkItem: WorkItemAdmin,
     Message: MessageAdmin,
     Worker: WorkerAdmin,
+    Redrive: RedriveAdmin,
 }
 
 

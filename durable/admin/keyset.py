@@ -1,12 +1,14 @@
-"""Lists that never count: pages follow one another by primary key, and only the next and the former one are known."""
+"""Lists that never count: pages follow one another by key, and only the next and the former one are known."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
 from durable.admin.keys import read_key
@@ -16,7 +18,8 @@ AFTER_VAR = "after"
 
 
 class KeysetChangeList(ChangeList):
-    """A change list in the order of the primary key, with `?before=` and `?after=` a key instead of page numbers.
+    """A change list with `?before=` and `?after=` a key instead of page numbers. The order is that of the primary key,
+    or of a moment and then the primary key; an index has to hold it.
 
     One statement reads a page and one row more, however long the table is and however far the page: no COUNT, no
     OFFSET. Sorting by other columns does not exist, since most of them have no index to sort by.
@@ -24,6 +27,10 @@ class KeysetChangeList(ChangeList):
 
     forward_url: str | None
     backward_url: str | None
+
+    def __init__(self, request: HttpRequest, *args: Any, **kwargs: Any) -> None:
+        self.request = request
+        super().__init__(request, *args, **kwargs)
 
     def get_filters_params(self, params: Any = None) -> dict[str, Any]:
         """The filters without the two cursors, which the lists keep for themselves."""
@@ -47,14 +54,13 @@ class KeysetChangeList(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         """Read one page, and learn from one more row whether another follows."""
-        descending = str(self.model_admin.get_ordering(request)[0]).startswith("-")
         before, after = request.GET.get(BEFORE_VAR), request.GET.get(AFTER_VAR)
         rows = self.queryset
         backwards = after is not None
         if backwards:
-            rows = rows.filter(**{"pk__gt" if descending else "pk__lt": self._key(after)}).reverse()
+            rows = self._beyond(rows, after, forward="gt", backward="lt").reverse()
         elif before is not None:
-            rows = rows.filter(**{"pk__lt" if descending else "pk__gt": self._key(before)})
+            rows = self._beyond(rows, before, forward="lt", backward="gt")
         page = list(rows[: self.list_per_page + 1])
         more = len(page) > self.list_per_page
         page = page[: self.list_per_page]
@@ -62,8 +68,8 @@ class KeysetChangeList(ChangeList):
             page.reverse()
         has_later = bool(page) if backwards else more
         has_earlier = more if backwards else before is not None
-        last = str(page[-1].pk) if page else None
-        first = str(page[0].pk) if page else None
+        last = self._cursor(page[-1]) if page else None
+        first = self._cursor(page[0]) if page else None
         self.forward_url = self.get_query_string({BEFORE_VAR: last}) if has_later and last else None
         self.backward_url = None
         if has_earlier:
@@ -78,6 +84,35 @@ class KeysetChangeList(ChangeList):
         self.can_show_all = False
         self.multi_page = False
         self.paginator = Paginator(page, self.list_per_page)
+
+    def _order(self) -> tuple[str, str]:
+        """The sign of the order ("-" is descending), and the moment that comes before the key in it, if any."""
+        names = [str(name) for name in self.model_admin.get_ordering(self.request)]
+        sign = "-" if names[0].startswith("-") else ""
+        return sign, names[0].lstrip("-") if len(names) > 1 else ""
+
+    def _cursor(self, row: Any) -> str:
+        """A row's place in the order, as it stands in addresses."""
+        _sign, moment = self._order()
+        return f"{getattr(row, moment).astimezone(UTC).isoformat()}~{row.pk}" if moment else str(row.pk)
+
+    def _beyond(self, rows: QuerySet[Any], cursor: str | None, *, forward: str, backward: str) -> QuerySet[Any]:
+        """The rows behind a cursor: `forward` is the comparison in a descending order, `backward` in an ascending."""
+        sign, moment = self._order()
+        compare = forward if sign else backward
+        if not moment:
+            return rows.filter(**{f"pk__{compare}": self._key(cursor)})
+        text, _tilde, key_text = str(cursor).partition("~")
+        key = self._key(key_text)
+        try:
+            at = datetime.fromisoformat(text).astimezone(UTC)
+        except (ValueError, OverflowError) as error:
+            raise IncorrectLookupParameters(f"{cursor!r} is no place in this list") from error
+        # The first condition says nothing new; it is the one that an index can begin at.
+        return rows.filter(
+            Q(**{f"{moment}__{compare}e": at}),
+            Q(**{f"{moment}__{compare}": at}) | Q(**{moment: at, f"pk__{compare}": key}),
+        )
 
     def _key(self, text: str | None) -> Any:
         """A cursor as a value of the primary key; anything else sends the browser back to the first page."""

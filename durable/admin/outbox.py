@@ -16,8 +16,9 @@ from django.utils.translation import gettext_lazy
 
 from durable import clock
 from durable.admin import attempts, payloads, wording
-from durable.admin.parts import Fact, Facts, Part, Table, Text
-from durable.admin.room import ROWS_SHOWN, ChoiceFilter, Page, Room, WorkflowFilter
+from durable.admin.dead_letter_page import attempts_table
+from durable.admin.parts import Fact, Facts, Part, Text
+from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
 from durable.admin.work_items import cancel_words
 from durable.conf import settings
 from durable.models import OutboxRow, WorkItem
@@ -100,32 +101,11 @@ class OutboxRowAdmin(Room):
         seen = payloads.visibility(request)
         stored = self._stored(row, seen)
         item = WorkItem.objects.using(settings.database_alias).filter(pk=row.pk).defer("heartbeat").first()
-        failed = attempts.read(
-            attempts.failed_attempts().filter(outbox_row=row.pk).order_by("-number", "-pk")[: ROWS_SHOWN + 1]
-        )
         parts: list[Part] = [Facts(_("Activity"), self._facts(row, stored, now))]
         if item is not None:
             parts.append(self._delivery(item, now))
         parts += [
-            Table(
-                _("Failed attempts and deliveries"),
-                [_("Delivery"), _("Cause"), _("Error"), _("Worker"), _("Began"), _("Ended")],
-                [
-                    [
-                        attempt.number,
-                        wording.cause(attempt.cause),
-                        attempt.error(),
-                        wording.plain(attempt.worker),
-                        wording.moment(attempt.started_at),
-                        wording.moment(attempt.ended_at),
-                    ]
-                    for attempt in failed[:ROWS_SHOWN]
-                ],
-                empty=_("None of them failed so far."),
-                note=_("Only the newest %(count)d are shown.") % {"count": ROWS_SHOWN}
-                if len(failed) > ROWS_SHOWN
-                else "",
-            ),
+            attempts_table(row),
             Text(_("Input"), payloads.payload(stored.get("input"), seen)),
             Text(_("Last heartbeat"), payloads.payload(stored.get("last_heartbeat"), seen)),
         ]

@@ -49,4 +49,14 @@ class Text:
     kind: str = "text"
 
 
+@dataclass(frozen=True, slots=True)
+class Button:
+    """Something that can be done: a link to the page that asks first. `refused` says why it can not be done now."""
+
+    label: object
+    address: str
+    tone: str = ""
+    refused: str = ""
+
+
 Part = Facts | Table | Text

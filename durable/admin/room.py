@@ -11,17 +11,18 @@ from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
+from django.db import connections, transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import URLPattern, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from durable.admin import wording
 from durable.admin.keys import read_key
 from durable.admin.keyset import KeysetChangeList
-from durable.admin.parts import Part
+from durable.admin.parts import Button, Part
 from durable.conf import settings
 from durable.models import Workflow
 
@@ -36,12 +37,14 @@ ROWS_SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a row's page shows: a heading with a quiet line below it, and the parts."""
+    """What a row's page shows: a heading with a quiet line below it, what can be done, notes, and the parts."""
 
     title: str
     subtitle: str
     badges: Sequence[object]
     parts: Sequence[Part]
+    buttons: Sequence[Button] = ()
+    notes: Sequence[object] = ()
 
 
 class Room(_Base):
@@ -57,7 +60,7 @@ class Room(_Base):
     empty_text: ClassVar[Any] = ""
 
     actions = None
-    ordering = ("-pk",)
+    ordering: ClassVar[Any] = ("-pk",)
     sortable_by = ()
     list_per_page = 100
     show_full_result_count = False
@@ -87,12 +90,18 @@ class Room(_Base):
         return KeysetChangeList
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The list. The search and the filters are in the address; a POST asks for something that does not exist."""
+        """The list. The search and the filters are in the address; a POST asks for an action, where there are any."""
+        if request.method == "POST":
+            return self.act(request)
         _only_reading(request)
         title = str(self.opts.verbose_name_plural).capitalize()
         return super().changelist_view(
             request, {"empty_text": self.empty_text, "title": title, **(extra_context or {})}
         )
+
+    def act(self, request: HttpRequest) -> HttpResponse:
+        """A POST to the list. Most rooms have no actions."""
+        raise PermissionDenied
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
@@ -176,6 +185,14 @@ class Room(_Base):
 def _only_reading(request: HttpRequest) -> None:
     if request.method not in ("GET", "HEAD"):
         raise PermissionDenied
+
+
+def outside_transactions(urls: list[URLPattern]) -> list[URLPattern]:
+    """The same addresses, with views that Django wraps in no transaction, on whatever alias, under ATOMIC_REQUESTS."""
+    for url in urls:
+        for alias in connections:
+            transaction.non_atomic_requests(using=alias)(url.callback)
+    return urls
 
 
 class ChoiceFilter(admin.SimpleListFilter):

@@ -118,6 +118,15 @@ def moment(value: datetime | None) -> SafeString:
     )
 
 
+def moment_text(value: datetime) -> str:
+    """A moment as plain text, to the second, in the reader's zone."""
+    try:
+        local = value.astimezone(timezone.get_current_timezone())
+    except OverflowError:  # as above
+        local = value
+    return dateformat.format(local, "j M Y, H:i:s")
+
+
 def moment_in_list(value: datetime, below: str = "") -> SafeString:
     """A moment short enough for a column, with a quiet line below it: how far it is from now, if nothing else."""
     below = below or relative(value, clock.host_now(), units=1)

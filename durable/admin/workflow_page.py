@@ -11,7 +11,8 @@ from urllib.parse import urlencode
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -23,11 +24,13 @@ from durable.admin.parts import Fact, Facts, Part, Table, Text
 from durable.admin.room import ROWS_SHOWN, Page
 from durable.admin.sentences import failure_words
 from durable.admin.work_items import cancel_words
+from durable.admin.workflow_verbs import buttons
 from durable.conf import settings
 from durable.errors import ConfigurationError, NotRegistered
 from durable.kernel.registry import registry
-from durable.models import Message, OutboxRow, Workflow, WorkItem
+from durable.models import DeadLetter, Message, OutboxRow, Workflow, WorkItem
 from durable.outcomes import OutboxStatus
+from durable.workflows import change_dead_letters
 
 if TYPE_CHECKING:
     from durable.admin.room import Room
@@ -56,8 +59,8 @@ class WorkflowPage:
             texts |= {"input_text": Cast("input", TextField()), "result_text": Cast("result", TextField())}
         return rows.filter(pk=workflow_id).annotate(**texts).first()
 
-    def page(self) -> Page:
-        """The heading and the parts above the history."""
+    def page(self, request: HttpRequest) -> Page:
+        """The heading, what can be done, and the parts above the history."""
         row = self.workflow
         parts: list[Part] = []
         if row.blocked_reason:
@@ -75,7 +78,20 @@ class WorkflowPage:
             subtitle=_("single activity") if row.single else _("workflow"),
             badges=[wording.workflow_status(row.status, blocked_reason=row.blocked_reason)],
             parts=parts,
+            buttons=buttons(self.room, request, row),
+            notes=[self._links(request)],
         )
+
+    def _links(self, request: HttpRequest) -> object:
+        """Ways on from here: to its dead letters, and to how far it is if it is the app's own work."""
+        links = []
+        if request.user.has_perm("durable.view_deadletter"):
+            links.append((dead_letters_of(self.room, [self.workflow.pk]), _("List dead letters")))
+            if self.workflow.type == change_dead_letters.name:
+                name = "admin:durable_deadletter_bulk"
+                site = self.room.admin_site.name
+                links.append((reverse(name, args=[self.workflow.pk], current_app=site), _("See how far this work is")))
+        return format_html_join(" · ", '<a href="{}">{}</a>', links)
 
     def history(self, request: HttpRequest) -> dict[str, Any]:
         """The page of the history that the address asks for."""
@@ -236,6 +252,11 @@ class WorkflowPage:
     def _more(self, model: Any, text: str) -> SafeString:
         address = self.room.address(model, "changelist")
         return format_html('<a href="{}?{}">{}</a>', address, urlencode({"workflow": self.workflow.pk}), text)
+
+
+def dead_letters_of(room: Room, workflow_ids: Sequence[uuid.UUID]) -> str:
+    """The address of the list of these workflows' dead letters."""
+    return f"{room.address(DeadLetter, 'changelist')}?{urlencode({'workflow': ','.join(map(str, workflow_ids))})}"
 
 
 def _is_installed(name: str) -> bool:

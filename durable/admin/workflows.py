@@ -5,12 +5,13 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
@@ -19,13 +20,16 @@ from django.utils.translation import gettext_lazy
 from durable import clock
 from durable.admin import payloads, wording
 from durable.admin.history import single_event
-from durable.admin.room import ChoiceFilter, Page, Room
-from durable.admin.workflow_page import WorkflowPage
+from durable.admin.keys import read_key
+from durable.admin.room import ChoiceFilter, Page, Room, outside_transactions
+from durable.admin.workflow_page import WorkflowPage, dead_letters_of
+from durable.admin.workflow_verbs import VERBS, ask
 from durable.conf import settings
 from durable.kernel.registry import registry
 from durable.models import Workflow
 from durable.outcomes import WorkflowStatus
 
+LIST_DEAD_LETTERS = "list_dead_letters"
 _SAMPLE = 1_000
 _TYPES_OFFERED = 60
 
@@ -148,16 +152,56 @@ class WorkflowAdmin(Room):
         return WorkflowPage.find(self.get_queryset(request), workflow_id, payloads.visibility(request))
 
     def page(self, request: HttpRequest, row: Any) -> Page:
-        return WorkflowPage(self, row, payloads.visibility(request)).page()
+        return WorkflowPage(self, row, payloads.visibility(request)).page(request)
 
     def more_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
         return WorkflowPage(self, row, payloads.visibility(request)).history(request)
 
     def get_urls(self) -> list[URLPattern]:
-        """Beside the usual addresses, one for each event."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_event"
-        view = self.admin_site.admin_view(self.event_view)
-        return [path("<str:object_id>/event/<int:seq>/", view, name=name), *super().get_urls()]
+        """Beside the usual addresses, one for each event, and the question before each verb.
+
+        The verbs are transactions of the engine's own, so none of these views may begin one before it.
+        """
+        name = f"{self.opts.app_label}_{self.opts.model_name}"
+        wrap = self.admin_site.admin_view
+        verbs = [
+            path(f"<str:object_id>/{verb}/", wrap(self.verb_view), {"verb": verb}, name=f"{name}_{verb}")
+            for verb in VERBS
+        ]
+        event = path("<str:object_id>/event/<int:seq>/", wrap(self.event_view), name=f"{name}_event")
+        return outside_transactions([event, *verbs, *super().get_urls()])
+
+    def verb_view(self, request: HttpRequest, object_id: str, verb: str) -> HttpResponse:
+        """One of the verbs on one workflow: GET asks, POST does it."""
+        if request.method not in ("GET", "HEAD", "POST"):
+            raise PermissionDenied
+        if not self.has_view_permission(request) or not VERBS[verb].allowed(request):
+            raise PermissionDenied
+        workflow = self.get_object(request, unquote(object_id))
+        return self.not_there(request, object_id) if workflow is None else ask(request, self, verb, workflow)
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        """Nothing is changed from this list; dead letters of the ticked ones can be listed."""
+        if not request.user.has_perm("durable.view_deadletter"):
+            return {}
+        return {LIST_DEAD_LETTERS: (self.act, LIST_DEAD_LETTERS, gettext_lazy("List dead letters"))}
+
+    def act(self, request: HttpRequest) -> HttpResponse:
+        """A POST to the list: leads to the dead letters of the ticked workflows, and changes nothing."""
+        actions = self.get_actions(request)
+        if not self.has_view_permission(request) or not actions:
+            raise PermissionDenied
+        if "action" not in request.POST:
+            raise PermissionDenied
+        name = request.POST["action"]
+        if name and name not in actions:
+            raise PermissionDenied
+        ticked = request.POST.getlist(ACTION_CHECKBOX_NAME)
+        keys = [key for text in ticked if (key := read_key(Workflow, text)) is not None]
+        if not name or not keys:
+            messages.warning(request, _("Please choose the action and tick the workflows that you mean."))
+            return HttpResponseRedirect(request.get_full_path())
+        return HttpResponseRedirect(dead_letters_of(self, keys))
 
     def event_view(self, request: HttpRequest, object_id: str, seq: int) -> HttpResponse:
         """The page of one event with its data whole. What is not there leads back with a message."""

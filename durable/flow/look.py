@@ -34,6 +34,7 @@ __all__ = [
     "next_due",
     "pending",
     "snapshot",
+    "workers_of",
 ]
 
 
@@ -104,6 +105,7 @@ class Health:
     blocked: int
     dead_letters: int
     expired: int
+    unserved: tuple[QueueState, ...]
     at: datetime
 
 
@@ -118,10 +120,12 @@ def health() -> Health:
     beats = transaction.reading(reads.workers)
     alive = [(name, queues) for name, queues, beat_at, _ in beats if at - beat_at <= 2 * settings.lease_for]
     problems = []
+    unserved = []
     for state in states:
         late = at - state.oldest_due
         served = any(not queues or state.queue in queues for _, queues in alive)
         if not served:
+            unserved.append(state)
             problems.append(
                 f"No live worker for queue {state.queue!r}: {_count(state.due)} due, the oldest for {_span(late)}."
             )
@@ -140,6 +144,7 @@ def health() -> Health:
         blocked=counts["blocked"],
         dead_letters=counts["dead_letters"],
         expired=counts["expired"],
+        unserved=tuple(unserved),
         at=at,
     )
 
@@ -160,6 +165,19 @@ def dead_letters(workflow_id: uuid.UUID) -> list[OutboxRow]:
     return dead_letters_matching(DeadLetterFilter(workflow_id=workflow_id), limit=100_000)
 
 
-def dead_letters_matching(wanted: DeadLetterFilter, *, limit: int) -> list[OutboxRow]:
-    """At most `limit` of the dead letters that match, oldest first."""
-    return transaction.reading(partial(redrives.dead_letters, wanted=wanted, limit=limit))
+def dead_letters_matching(
+    wanted: DeadLetterFilter, *, limit: int, after: tuple[datetime, int] | None = None
+) -> list[OutboxRow]:
+    """At most `limit` of the dead letters that match, oldest first, behind a (dead-lettered at, id)."""
+    return transaction.reading(partial(redrives.dead_letters, wanted=wanted, limit=limit, after=after))
+
+
+def workers_of(queue: str) -> tuple[str, ...]:
+    """Names of the workers that serve a queue and have lately given a sign of life."""
+    at = transaction.reading(clock.database_now)
+    beats = transaction.reading(reads.workers)
+    return tuple(
+        name
+        for name, queues, beat_at, _ in beats
+        if at - beat_at <= 2 * settings.lease_for and (not queues or queue in queues)
+    )

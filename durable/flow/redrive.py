@@ -7,7 +7,6 @@ from collections import Counter
 from datetime import timedelta
 from typing import Any
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
@@ -17,11 +16,12 @@ from durable.flow.steps import budgets, reasons, selecting
 from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel.events import EventType
+from durable.logs import get_logger
 from durable.outcomes import RedriveMode, Redriven, RedrivePreview, WorkflowStatus
 from durable.store import history, redrives, workflows
 from durable.store.workflows import LockedWorkflow
 
-logger = structlog.stdlib.get_logger("durable.flow")
+logger = get_logger("durable.flow")
 
 
 class _Redrive(Change[Redriven]):
@@ -168,6 +168,17 @@ def preview_redrive(rows_or_filter: RowsOrFilter, *, mode: RedriveMode = Redrive
     return RedrivePreview(redrivable=redrivable, refused=dict(refused), looked_at=len(answers), capped=more > 0)
 
 
+def verdicts(rows: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE) -> list[str]:
+    """What `redrive_many` would say now of each of at most 10,000 rows, in order: `REDRIVABLE`, or the code of the
+    refusal. Writes nothing. Raises `StoreUnavailable`.
+    """
+    answers, _more = selecting.verdicts(
+        rows, transaction.reading, eligible=int(mode is not RedriveMode.FORCED), limit=PREVIEW_LIMIT
+    )
+    return answers
+
+
+REDRIVABLE = redrives.REDRIVABLE
 PREVIEW_LIMIT = 10_000
 
 

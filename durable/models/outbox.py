@@ -46,6 +46,7 @@ class OutboxQuerySet(models.QuerySet["OutboxRow"]):
         """The dead letters that match a filter. Lists, previews and bulk verbs all ask this one."""
         equal = {
             "workflow_id": wanted.workflow_id,
+            "workflow_id__in": wanted.workflow_ids or None,
             "workflow__type": wanted.workflow_type,
             "activity": wanted.activity,
             "cause": None if wanted.cause is None else wanted.cause.value,
@@ -192,8 +193,6 @@ class DeadLetter(OutboxRow):
     """An outbox row as operators of dead letters see it. Its manager answers every row: the page of one that was
     redriven still opens. The list asks for `dead_letters()`.
     """
-
-    objects = OutboxQuerySet.as_manager()
 
     class Meta:
         proxy = True

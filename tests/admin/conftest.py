@@ -13,10 +13,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from durable.models import Message, OutboxRow, Worker, Workflow, WorkItem
+from durable.models import DeadLetter, Message, OutboxRow, Redrive, Worker, Workflow, WorkItem
 from tests import factories
 
-ROOMS = (Workflow, OutboxRow, WorkItem, Message, Worker)
+ROOMS = (Workflow, OutboxRow, WorkItem, Message, Worker, DeadLetter, Redrive)
 
 
 @pytest.fixture
@@ -50,17 +50,21 @@ class Scene:
     item: WorkItem
     message: Message
     worker: Worker
+    letter: DeadLetter
+    redrive: Redrive
 
     def pages(self) -> list[str]:
         """The addresses of all pages of these rows, and of all lists."""
-        rows = (self.workflow, self.row, self.item, self.message, self.worker)
+        rows = (self.workflow, self.row, self.item, self.message, self.worker, self.letter, self.redrive)
         pages = [page_of(row) for row in rows] + [list_of(model) for model in ROOMS]
         return [*pages, event_of(self.workflow, 1)]
 
 
 @pytest.fixture
 def scene(db: None) -> Scene:
-    """A running workflow with an activity that failed twice and is out, a signal that waits, and a worker."""
+    """A running workflow with an activity that failed twice and is out, a dead letter that was redriven once, a signal
+    that waits, and a worker.
+    """
     workflow = factories.WorkflowFactory()
     factories.history_of(workflow, length=2)
     row = factories.OutboxRowFactory(workflow=workflow, status="claimed", attempts=2, deliveries=3)
@@ -72,6 +76,8 @@ def scene(db: None) -> Scene:
         item=factories.WorkItemFactory(outbox_row=row),
         message=factories.MessageFactory(workflow=workflow),
         worker=factories.WorkerFactory(name="worker-1"),
+        letter=(letter := factories.DeadLetterFactory(workflow=workflow, redrive_count=1)),
+        redrive=factories.RedriveFactory(outbox_row=letter),
     )
 
 

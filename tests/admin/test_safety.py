@@ -13,7 +13,8 @@ from django.db import connection
 from django.test import Client, override_settings
 from django.utils.html import escape
 
-from durable.models import Event, FailedAttempt, Message, OutboxRow, Worker, Workflow, WorkItem
+from durable.admin.workflow_verbs import VERBS
+from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, Worker, Workflow, WorkItem
 from tests import factories
 from tests.admin.conftest import ROOMS, Scene, address, event_of, list_of, page_of
 
@@ -44,7 +45,11 @@ def test_script_in_any_text_is_inert_on_every_page(root: Client) -> None:
     item = factories.WorkItemFactory(outbox_row=row, worker=EVIL, heartbeat=EVIL, cancel_requested_at=factories.now())
     message = factories.MessageFactory(workflow=workflow, kind=EVIL[:20], payload=EVIL, dedup=EVIL)
     worker = factories.WorkerFactory(name=EVIL, queues=[EVIL], version=EVIL[:64])
-    pages = [page_of(each) for each in (workflow, row, item, message, worker)]
+    redrive = factories.RedriveFactory(outbox_row=row, mode=EVIL[:20], reason=EVIL, actor_text=EVIL)
+    letter = DeadLetter.objects.get(pk=row.pk)
+    pages = [page_of(each) for each in (workflow, row, item, message, worker, redrive, letter)]
+    pages += [page_of(letter).replace("/change/", f"/{action}/") for action in ("redrive", "force_redrive", "discard")]
+    pages += [page_of(workflow).replace("/change/", f"/{verb}/") for verb in VERBS]
     pages += [list_of(model) for model in ROOMS] + [event_of(workflow, seq) for seq in range(1, len(kinds) + 1)]
     pages += [f"{list_of(Workflow)}?type={EVIL.replace('#', '')}", f"{list_of(Workflow)}?q={EVIL}"]
     for url in pages:

@@ -1,0 +1,146 @@
+"""The app's own activity: one piece of redriving or discarding all the dead letters that match a filter."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, assert_never
+
+from durable import logbook
+from durable.conf import settings
+from durable.errors import RedriveRefused, StoreUnavailable
+from durable.flow import look
+from durable.flow.discard import discard_many
+from durable.flow.redrive import redrive_many
+from durable.flow.steps.selecting import Place
+from durable.kernel.activity_context import activity_info
+from durable.kernel.definitions import activity
+from durable.kernel.retry import Retry
+from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, Then
+
+QUEUE = "durable"
+"""The queue that this work waits in. A worker that is not bound to queues serves it, too."""
+AT_ONCE = 200
+"""Rows of one piece: a second or two of work, so that progress shows and a stop is heard soon."""
+EXAMPLES = 5
+"""Rows that are named for each kind of outcome."""
+
+_TRIES = 8
+
+
+class BulkVerb(StrEnum):
+    """What is done to each of them."""
+
+    REDRIVE = "redrive"
+    FORCE = "force"
+    DISCARD = "discard"
+
+    @property
+    def done(self) -> str:
+        """The key under which the rows that were changed are counted; the others are counted under a refusal's code."""
+        return "discarded" if self is BulkVerb.DISCARD else "redriven"
+
+
+@dataclass(frozen=True, slots=True)
+class BulkJob:
+    """What was asked for, by whom. `request` is the id of the form, under which each row is changed once."""
+
+    verb: BulkVerb
+    wanted: DeadLetterFilter
+    request: uuid.UUID
+    reason: str = ""
+    then: Then = "fail"
+    actor_key: str | None = None
+    actor_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BulkProgress:
+    """How far it is: rows by outcome, some examples of each (ids of outbox rows), and what comes next."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[int]] = field(default_factory=dict)
+    coming: list[tuple[uuid.UUID, int, int, int]] = field(default_factory=list)
+    """Workflow, ordinal, lease and row id of those that the next piece will change."""
+    behind: tuple[datetime, int] | None = None
+    pause: timedelta = timedelta()
+    over: bool = False
+
+
+@activity(queue=QUEUE, retry=Retry(max_attempts=_TRIES, no_retry=()), on_dead_letter="deliver")
+def change_some_dead_letters(job: BulkJob, progress: BulkProgress) -> BulkProgress:
+    """Change the dead letters that are `coming`, and look for the next ones behind them.
+
+    Safe to run again: which rows are meant was recorded before, and under the job's `request` each is changed and
+    counted once. While the database is away the attempt fails, to be repeated; the last one counts the rest as refused.
+    """
+    user = _user(job)
+    places = [Place(workflow_id, ordinal, lease) for workflow_id, ordinal, lease, _row in progress.coming]
+    outcomes = _change(job, places, user or job.actor_text)
+    counts = dict(progress.counts)
+    examples = {code: list(rows) for code, rows in progress.examples.items()}
+    moved = 0
+    for (*_place, row_id), outcome in zip(progress.coming, outcomes, strict=True):
+        code = _code(job, outcome)
+        moved += code == job.verb.done
+        counts[code] = counts.get(code, 0) + 1
+        if len(examples.setdefault(code, [])) < EXAMPLES:
+            examples[code].append(row_id)
+    changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
+    logbook.note_dead_letters(user, changed, words_of(job.verb, job.reason))
+    found = look.dead_letters_matching(job.wanted, limit=AT_ONCE, after=progress.behind)
+    last = found[-1] if found else None
+    return BulkProgress(
+        counts=counts,
+        examples=examples,
+        coming=[(row.workflow_id, row.ordinal, row.lease, row.pk) for row in found],
+        behind=progress.behind if last is None or last.dead_lettered_at is None else (last.dead_lettered_at, last.pk),
+        pause=_pause(job, moved),
+        over=not found,
+    )
+
+
+def words_of(verb: BulkVerb, reason: str) -> str:
+    """What Django's log says of a row that was changed."""
+    did = {BulkVerb.REDRIVE: "Redriven", BulkVerb.FORCE: "Redriven by force", BulkVerb.DISCARD: "Discarded"}[verb]
+    return f"{did}: {reason}" if reason else f"{did}."
+
+
+def _change(job: BulkJob, places: list[Place], actor: Any) -> list[Redriven | Discarded | RedriveRefused]:
+    outcomes: list[Redriven | Discarded | RedriveRefused] = []
+    match job.verb:
+        case BulkVerb.REDRIVE | BulkVerb.FORCE:
+            mode = RedriveMode.FORCED if job.verb is BulkVerb.FORCE else RedriveMode.ELIGIBLE
+            outcomes += redrive_many(places, mode=mode, actor=actor, reason=job.reason, request=job.request)
+        case BulkVerb.DISCARD:
+            outcomes += discard_many(places, reason=job.reason, then=job.then, actor=actor, request=job.request)
+        case _:
+            assert_never(job.verb)
+    for outcome in outcomes:
+        if isinstance(outcome, StoreUnavailable) and activity_info().attempt < _TRIES:
+            raise outcome
+    return outcomes
+
+
+def _code(job: BulkJob, outcome: Redriven | Discarded | RedriveRefused) -> str:
+    """What was done counts as done also when an earlier delivery of this piece did it."""
+    if not isinstance(outcome, RedriveRefused) or outcome.code == "already_done":
+        return job.verb.done
+    return outcome.code
+
+
+def _pause(job: BulkJob, moved: int) -> timedelta:
+    """How long the rows of this piece take to come due: the next piece's begin behind them."""
+    rate = settings.redrive_per_second
+    return timedelta() if rate is None or job.verb is BulkVerb.DISCARD else timedelta(seconds=moved / rate)
+
+
+def _user(job: BulkJob) -> Any:
+    """The user who asked for it, if there still is one."""
+    from django.contrib.auth import get_user_model
+
+    if job.actor_key is None:
+        return None
+    return get_user_model()._default_manager.filter(pk=job.actor_key).first()

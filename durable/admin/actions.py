@@ -1,0 +1,98 @@
+"""What staff can do to dead letters: the names, the permissions and the texts of the three actions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy
+
+from durable.activities import BulkVerb
+from durable.outcomes import DeadLetterFilter, RedriveMode
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action. `reason` says who needs one: "required" or "optional"."""
+
+    name: str
+    verb: BulkVerb
+    permission: str
+    label: Any
+    title: Any
+    explained: Any
+    goes: Any
+    reason: str
+
+    @property
+    def mode(self) -> RedriveMode:
+        """With which the gates are asked: a discard passes those that a forced redrive passes."""
+        return RedriveMode.ELIGIBLE if self.verb is BulkVerb.REDRIVE else RedriveMode.FORCED
+
+    def allowed(self, request: HttpRequest) -> bool:
+        """Whether this user may do it."""
+        return request.user.has_perm(f"durable.{self.permission}")
+
+
+ACTIONS: Mapping[str, Action] = {
+    action.name: action
+    for action in (
+        Action(
+            name="redrive",
+            verb=BulkVerb.REDRIVE,
+            permission="redrive_deadletter",
+            label=gettext_lazy("Redrive"),
+            title=gettext_lazy("Redrive dead letters"),
+            explained=gettext_lazy(
+                "Each goes back to the workers, who run it again with a full number of attempts. Only those whose "
+                "workflow still waits for them are given back."
+            ),
+            goes=gettext_lazy("will be given back to the workers"),
+            reason="optional",
+        ),
+        Action(
+            name="force_redrive",
+            verb=BulkVerb.FORCE,
+            permission="force_redrive_deadletter",
+            label=gettext_lazy("Force redrive"),
+            title=gettext_lazy("Redrive dead letters by force"),
+            explained=gettext_lazy(
+                "Those go back, too, whose workflow has been told of the failure and has gone on. They do their work "
+                "again, and what they return is dropped: be sure that doing it twice does no harm."
+            ),
+            goes=gettext_lazy("will be given back to the workers"),
+            reason="required",
+        ),
+        Action(
+            name="discard",
+            verb=BulkVerb.DISCARD,
+            permission="discard_deadletter",
+            label=gettext_lazy("Discard"),
+            title=gettext_lazy("Discard dead letters"),
+            explained=gettext_lazy(
+                "Each is closed for good and will not run again. Its errors and its history stay readable."
+            ),
+            goes=gettext_lazy("will be closed"),
+            reason="required",
+        ),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a form asks for: which rows (keys, or a filter with a ceiling in time), and once only under `request_id`."""
+
+    action: Action
+    keys: Sequence[int] | None
+    wanted: DeadLetterFilter | None
+    at: datetime
+    request_id: uuid.UUID
+    reason: str
+    then: str
+    could_go: frozenset[int] | None
+    previewed: int | None

@@ -1,0 +1,140 @@
+"""Work that was handed to the workers: how far it is, and what came of it. Read from the workflow's own history."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from django.db.models import TextField
+from django.db.models.functions import Cast
+from django.utils.html import format_html_join
+from django.utils.translation import gettext as _
+
+from durable import clock
+from durable.activities import QUEUE, BulkJob, BulkProgress, BulkVerb
+from durable.admin import refusals, wording
+from durable.admin.actions import ACTIONS
+from durable.admin.dead_letter_filters import in_words
+from durable.conf import settings
+from durable.flow import look
+from durable.kernel.codec import decode_arguments
+from durable.kernel.events import EventType
+from durable.models import DeadLetter, Event, Workflow
+from durable.outcomes import TERMINAL, WorkflowStatus
+from durable.workflows import change_dead_letters
+
+if TYPE_CHECKING:
+    from durable.admin.room import Room
+
+LISTED = 50
+_LOOKED_AT = 50
+"""Events from the end of the history, among which the last result is found: a piece leaves three or four."""
+
+
+def bulk_list(room: Any) -> dict[str, Any]:
+    """The last so many, newest first."""
+    rows = Workflow.objects.using(settings.database_alias).filter(type=change_dead_letters.name).order_by("-pk")
+    now = clock.host_now()
+    return {
+        "works": [
+            {
+                "address": room.progress_address(row.pk),
+                "label": _label(job),
+                "who": "" if job is None else job.actor_text,
+                "status": wording.workflow_status(row.status, blocked_reason=row.blocked_reason),
+                "created": wording.moment_and_distance(row.created_at, now),
+            }
+            for row in rows.defer("result", "failure", "timers")[:LISTED]
+            for job in [_job(row.input)]
+        ],
+        "listed": LISTED,
+    }
+
+
+def bulk_page(room: Room, workflow_id: uuid.UUID) -> dict[str, Any] | None:
+    """What the page of one shows; None if there is no such work."""
+    rows = Workflow.objects.using(settings.database_alias).filter(pk=workflow_id, type=change_dead_letters.name)
+    row = rows.defer("result", "failure", "timers").first()
+    if row is None:
+        return None
+    job = _job(row.input)
+    progress = _progress(row)
+    over = row.status in {status.value for status in TERMINAL}
+    counts = {} if progress is None else progress.counts
+    return {
+        "title": _label(job),
+        "job": job,
+        "filter_words": [] if job is None else in_words(job.wanted),
+        "workflow_link": room.workflow_link(row.pk),
+        "status": wording.workflow_status(row.status, blocked_reason=row.blocked_reason),
+        "created": wording.moment_and_distance(row.created_at, clock.host_now()),
+        "closed": None if row.closed_at is None else wording.moment(row.closed_at),
+        "lines": [_line(room, job, code, count, progress) for code, count in _ordered(job, counts)],
+        "seen": f"{sum(counts.values()):,}",
+        "over": over,
+        "completed": row.status == WorkflowStatus.COMPLETED,
+        "paused": row.status == WorkflowStatus.PAUSED,
+        "blocked": bool(row.blocked_reason),
+        "waiting": not over and progress is None,
+        "unserved": not over and not look.workers_of(row.queue),
+        "queue": QUEUE,
+    }
+
+
+def _line(
+    room: Room, job: BulkJob | None, code: str, count: int, progress: BulkProgress | None
+) -> Mapping[str, object]:
+    keys = [] if progress is None else progress.examples.get(code, [])
+    links = format_html_join(", ", "{}", ((room.link(DeadLetter, key, f"#{key}"),) for key in keys))
+    if job is not None and code == job.verb.done:
+        did = _("Discarded") if job.verb is BulkVerb.DISCARD else _("Given back to the workers")
+        return {"count": f"{count:,}", "short": did, "why": "", "next": "", "links": links, "tone": "good"}
+    words = refusals.of_code(code)
+    return {
+        "count": f"{count:,}",
+        "short": words.short,
+        "why": words.why,
+        "next": words.next,
+        "links": links,
+        "tone": "wait",
+    }
+
+
+def _ordered(job: BulkJob | None, counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    """What was done first, then the refusals, the most frequent first."""
+    done = "" if job is None else job.verb.done
+    return sorted(counts.items(), key=lambda item: (item[0] != done, -item[1]))
+
+
+def _label(job: BulkJob | None) -> str:
+    if job is None:
+        return _("Work on dead letters")
+    action = next(action for action in ACTIONS.values() if action.verb is job.verb)
+    return _("%(action)s: all that match") % {"action": action.label}
+
+
+def _job(text: str) -> BulkJob | None:
+    """What was asked for, if it can be read."""
+    try:
+        _args, named = decode_arguments(change_dead_letters, text, codec=settings.codec())
+        job = named.get("job") or _args[0]
+    except Exception:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
+        return None
+    return job if isinstance(job, BulkJob) else None
+
+
+def _progress(row: Any) -> BulkProgress | None:
+    """The result of the last piece that is done: one of the last events of the history. None before the first."""
+    events = Event.objects.using(settings.database_alias).filter(
+        workflow_id=row.pk, seq__gt=row.last_seq - _LOOKED_AT, type=EventType.ACTIVITY_COMPLETED.value
+    )
+    text = events.annotate(text=Cast("data", TextField())).order_by("-seq").values_list("text", flat=True).first()
+    data = wording.read_json(text)
+    if not isinstance(data, dict) or not isinstance(data.get("result"), str):
+        return None
+    try:
+        found = settings.codec().decode(data["result"], BulkProgress, path="result")
+    except Exception:  # noqa: BLE001 - as above
+        return None
+    return found if isinstance(found, BulkProgress) else None

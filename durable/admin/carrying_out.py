@@ -1,0 +1,98 @@
+"""Doing what a confirmed form asks for: here and now for a few rows, else as a workflow of this engine."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, assert_never
+
+from django.http import HttpRequest
+
+from durable import logbook
+from durable.activities import BulkJob, BulkVerb, words_of
+from durable.admin.actions import Asked
+from durable.admin.previews import letters
+from durable.admin.telling import Told, gone, tell
+from durable.errors import KeyTaken, RedriveRefused, WorkflowNotFound
+from durable.flow import look
+from durable.operations import discard_many, redrive_many
+from durable.workflows import change_dead_letters
+
+if TYPE_CHECKING:
+    from durable.admin.room import Room
+
+AT_MOST_HERE = 200
+"""Rows that are changed while the browser waits: a second or two. What is more goes to the workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The work is a workflow. `how` says whether this form has begun it now, or had before."""
+
+    workflow_id: uuid.UUID
+    how: Literal["now", "before"]
+
+
+def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | None:
+    """Do it, and tell the person what became of each row; or hand it over to the workers.
+
+    Each row is a transaction of its own, and is changed once under the form's id. Raises `OptionInvalid` before
+    anything is changed, `StoreUnavailable` when the rows can not even be read.
+    """
+    if asked.wanted is not None:
+        begun = _begun_before(asked)
+        if begun is not None:
+            return begun
+        rows: list[Any] = list(look.dead_letters_matching(asked.wanted, limit=AT_MOST_HERE + 1))
+        if len(rows) > AT_MOST_HERE:
+            return _start(request, asked)
+        missing: Sequence[int] = ()
+    else:
+        rows = letters(asked.keys or ())
+        missing = sorted(set(asked.keys or ()) - {row.pk for row in rows})
+    outcomes = _change(request, asked, rows)
+    changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
+    logbook.note_dead_letters(request.user, changed, words_of(asked.action.verb, asked.reason))
+    told = [Told(row.pk, row.activity, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
+    tell(request, room, asked, told + [gone(key) for key in missing])
+    return None
+
+
+def _change(request: HttpRequest, asked: Asked, rows: Sequence[Any]) -> Sequence[Any]:
+    match asked.action.verb:
+        case BulkVerb.REDRIVE | BulkVerb.FORCE:
+            return redrive_many(
+                rows, mode=asked.action.mode, actor=request.user, reason=asked.reason, request=asked.request_id
+            )
+        case BulkVerb.DISCARD:
+            then: Any = asked.then
+            return discard_many(rows, reason=asked.reason, then=then, actor=request.user, request=asked.request_id)
+        case _:
+            assert_never(asked.action.verb)
+
+
+def _begun_before(asked: Asked) -> HandedOver | None:
+    """The workflow that this very form has begun, however long ago."""
+    try:
+        return HandedOver(look.by_key(change_dead_letters.name, str(asked.request_id)).id, "before")
+    except WorkflowNotFound:
+        return None
+
+
+def _start(request: HttpRequest, asked: Asked) -> HandedOver:
+    assert asked.wanted is not None
+    then: Any = asked.then
+    job = BulkJob(
+        verb=asked.action.verb,
+        wanted=asked.wanted,
+        request=asked.request_id,
+        reason=asked.reason,
+        then=then,
+        actor_key=str(request.user.pk),
+        actor_text=str(request.user)[:300],
+    )
+    try:
+        return HandedOver(change_dead_letters.options(key=str(asked.request_id)).start(job).id, "now")
+    except KeyTaken as taken:  # the same form, sent twice at the same moment
+        return HandedOver(taken.holder, "before")

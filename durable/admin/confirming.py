@@ -1,0 +1,173 @@
+"""The page that asks "are you sure?" about dead letters: what its form carries, and what is read back from it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.html import format_html
+from django.utils.translation import gettext as _
+
+from durable import clock
+from durable.activities import QUEUE, BulkVerb
+from durable.admin import previews
+from durable.admin.actions import ACTIONS, Action, Asked
+from durable.admin.carrying_out import AT_MOST_HERE, carry_out
+from durable.admin.dead_letter_filters import filter_of, in_words
+from durable.admin.telling import NAMED
+from durable.errors import OptionInvalid, StoreUnavailable
+from durable.flow import look
+from durable.flow.steps import reasons
+
+if TYPE_CHECKING:
+    from durable.admin.dead_letters import DeadLetterAdmin
+
+LONGEST_REASON = 1_000
+MOST_KEYS = 1_000
+"""More than a list shows on a page; a form with more was not made by this admin."""
+THENS = ("fail", "cancel")
+
+
+def ask(
+    request: HttpRequest, room: DeadLetterAdmin, name: str, *, keys: Sequence[int] | None, back: str
+) -> HttpResponse:
+    """Show the page that asks; or, once its form was sent, do it and lead back. `keys` is None for all that match.
+
+    Whoever may not do it, or may not look, gets 403, whatever was sent.
+    """
+    action = ACTIONS.get(name)
+    if action is None or not room.has_view_permission(request) or not action.allowed(request):
+        raise PermissionDenied
+    asked = _read(request, action, keys)
+    if request.method != "POST" or "confirmed" not in request.POST:
+        return _page(request, room, asked, back)
+    problem = _problem(asked)
+    if problem:
+        return _page(request, room, asked, back, problem=problem)
+    try:
+        handed = carry_out(request, room, asked)
+    except (OptionInvalid, StoreUnavailable) as error:
+        return _page(request, room, asked, back, problem=str(error))
+    if handed is None:
+        return HttpResponseRedirect(back)
+    progress = room.progress_address(handed.workflow_id)
+    if handed.how == "before":
+        messages.info(request, _("This was already done: the same form has begun this work before."))
+    else:
+        messages.success(
+            request,
+            format_html(
+                '{} <a href="{}">{}</a>', _("The work was handed to the workers."), progress, _("See how far it is.")
+            ),
+        )
+    return HttpResponseRedirect(progress)
+
+
+def _read(request: HttpRequest, action: Action, keys: Sequence[int] | None) -> Asked:
+    """The form, or a new one. Its id and its ceiling in time stay the same while it is sent and shown again."""
+    sent = request.POST
+    at = _moment(sent.get("failed_before")) or clock.host_now()
+    try:
+        request_id = uuid.UUID(sent.get("request_id", ""))
+    except ValueError:
+        request_id = uuid.uuid4()
+    if keys is not None and len(keys) > MOST_KEYS:
+        raise BadRequest("More rows than a page has.")
+    could_go = _keys(sent.get("could_go", "").split(",")) if "could_go" in sent else None
+    previewed = sent.get("previewed", "")
+    return Asked(
+        action=action,
+        keys=keys,
+        wanted=None if keys is not None else filter_of(request.GET.dict(), at=at),
+        at=at,
+        request_id=request_id,
+        reason=sent.get("reason", "").strip(),
+        then=sent.get("then", "fail"),
+        could_go=None if keys is None or could_go is None else frozenset(could_go),
+        previewed=int(previewed) if previewed.isascii() and previewed.isdigit() and len(previewed) < 10 else None,
+    )
+
+
+def selected_keys(request: HttpRequest) -> list[int]:
+    """The rows that were ticked. What is no key of a row is left out."""
+    return _keys(request.POST.getlist(ACTION_CHECKBOX_NAME))
+
+
+def _keys(texts: Sequence[str]) -> list[int]:
+    return [int(text) for text in texts if text.isascii() and text.isdigit() and len(text) <= 18]
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        value = datetime.fromisoformat(text or "")
+        return value.astimezone(UTC) if value.tzinfo else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def _problem(asked: Asked) -> str:
+    """What is wrong with a form that was sent, or an empty text."""
+    if asked.action.reason == "required" and not asked.reason:
+        return _("Please say why: this needs a reason, which is kept with it.")
+    if len(asked.reason) > LONGEST_REASON:
+        return _("The reason is too long: %(most)d characters are the most.") % {"most": LONGEST_REASON}
+    if asked.action.verb is BulkVerb.DISCARD and asked.then not in THENS:
+        return _("Please choose what is to become of the workflows that still wait.")
+    try:
+        reasons.check(asked.reason)
+    except OptionInvalid:
+        return _("The reason holds characters that can not be stored.")
+    return ""
+
+
+def _page(request: HttpRequest, room: DeadLetterAdmin, asked: Asked, back: str, *, problem: str = "") -> HttpResponse:
+    preview = previews.preview(asked)
+    whole = asked.keys is None
+    many = whole and (preview.failed or preview.capped or preview.go + _refused(preview) > AT_MOST_HERE)
+    forms: dict[str, Any] = {
+        "action": asked.action,
+        "asked": asked,
+        "preview": preview,
+        "problem": problem,
+        "back": back,
+        "many": many,
+        "most_here": AT_MOST_HERE,
+        "unserved": many and not _served(),
+        "queue": QUEUE,
+        "filter_words": in_words(asked.wanted) if asked.wanted is not None else [],
+        "named": _named(room, asked) if asked.keys is not None else [],
+        "checkbox_name": ACTION_CHECKBOX_NAME,
+        "could_go": ",".join(map(str, preview.could_go)) if asked.keys is not None and not preview.failed else None,
+        "previewed": preview.go if whole and not preview.capped and not preview.failed else None,
+        "discards": asked.action.verb is BulkVerb.DISCARD,
+        "redrives": asked.action.verb is BulkVerb.REDRIVE,
+        "may_force": ACTIONS["force_redrive"].allowed(request),
+        "longest_reason": LONGEST_REASON,
+    }
+    return room.answer(request, "durable/admin/confirm.html", str(asked.action.title), forms)
+
+
+def _refused(preview: previews.Preview) -> int:
+    return sum(int(line.count.replace(",", "").rstrip("+")) for line in preview.refused)
+
+
+def _served() -> tuple[str, ...]:
+    return look.workers_of(QUEUE)
+
+
+def _named(room: DeadLetterAdmin, asked: Asked) -> list[object]:
+    """The first few rows of a selection, to be recognised."""
+    rows = previews.letters(list(asked.keys or ())[:20])
+    return [room.named(row) for row in rows] if len(asked.keys or ()) <= max(NAMED, 20) else []
+
+
+def back_to(address: str, query: dict[str, str]) -> str:
+    """An address with a query, without an empty question mark."""
+    return f"{address}?{urlencode(query)}" if query else address

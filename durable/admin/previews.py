@@ -1,0 +1,115 @@
+"""What an action would do, shown before anything is written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError
+from django.utils.translation import gettext as _
+
+from durable.admin import refusals
+from durable.admin.actions import Action, Asked
+from durable.conf import settings
+from durable.errors import StoreUnavailable
+from durable.flow import redrive as redriving
+from durable.logs import get_logger
+from durable.models import DeadLetter
+from durable.operations import preview_redrive
+from durable.outcomes import RedriveMode
+
+logger = get_logger("durable.admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """So many would be refused, and why. `overridable` ones a forced redrive would let through."""
+
+    count: str
+    wording: refusals.Wording
+    overridable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """How many would go, how many would be refused. `failed` says that it could not be counted, which stops nothing."""
+
+    total: str = ""
+    go: int = 0
+    go_text: str = ""
+    refused: Sequence[Line] = ()
+    note: str = ""
+    failed: bool = False
+    capped: bool = False
+    could_go: Sequence[int] = ()
+
+    @property
+    def pointless(self) -> bool:
+        """Whether it is known that none of them would go."""
+        return not (self.failed or self.capped or self.go)
+
+    @property
+    def overridable(self) -> bool:
+        """Whether a forced redrive would let some of the refused ones through."""
+        return any(line.overridable for line in self.refused)
+
+
+OVERRIDABLE = frozenset({"history_records_outcome", "already_judged"})
+
+
+def letters(keys: Sequence[int]) -> list[Any]:
+    """The rows of a selection that are still there, without what they carry."""
+    rows = DeadLetter.objects.using(settings.database_alias).filter(pk__in=keys)
+    return list(rows.defer("input", "options", "last_heartbeat").order_by("pk"))
+
+
+def preview(asked: Asked) -> Preview:
+    """Ask the gates, and write nothing. Whatever the database says to that, the action itself can go ahead."""
+    try:
+        return _preview(asked)
+    except (StoreUnavailable, DatabaseError, InterfaceError) as error:
+        logger.warning("admin.preview_failed", error=str(error))
+        return Preview(failed=True)
+
+
+def _preview(asked: Asked) -> Preview:
+    if asked.keys is None:
+        assert asked.wanted is not None
+        found = preview_redrive(asked.wanted, mode=asked.action.mode)
+        refused, go, looked_at, more = dict(found.refused), found.redrivable, found.looked_at, "+" * found.capped
+        could_go: list[int] = []
+        meant: Any = asked.wanted
+    else:
+        meant = letters(asked.keys)
+        verdicts = redriving.verdicts(meant, mode=asked.action.mode)
+        could_go = [row.pk for row, said in zip(meant, verdicts, strict=True) if said == redriving.REDRIVABLE]
+        refused = dict(Counter(said for said in verdicts if said != redriving.REDRIVABLE))
+        gone = len(set(asked.keys)) - len(meant)
+        if gone:
+            refused["row_not_found"] = refused.get("row_not_found", 0) + gone
+        go, looked_at, more = len(could_go), len(meant) + gone, ""
+    return Preview(
+        total=f"{looked_at:,}{more}",
+        go=go,
+        go_text=f"{go:,}{more}",
+        refused=[
+            Line(f"{count:,}{more}", refusals.of_code(code), code in OVERRIDABLE)
+            for code, count in sorted(refused.items(), key=lambda item: -item[1])
+        ],
+        note=_note(asked.action, go, meant),
+        capped=bool(more),
+        could_go=could_go,
+    )
+
+
+def _note(action: Action, go: int, meant: Any) -> str:
+    """Of a forced redrive or a discard: how many of those that would go have a workflow that still waits."""
+    if action.mode is RedriveMode.ELIGIBLE or not go:
+        return ""
+    held = preview_redrive(meant, mode=RedriveMode.ELIGIBLE).redrivable
+    return _("%(held)s of them are not judged: their workflow still waits. %(judged)s are judged.") % {
+        "held": f"{held:,}",
+        "judged": f"{max(go - held, 0):,}",
+    }

@@ -1,0 +1,156 @@
+"""What became of each dead letter, told to the person who asked: one message for each kind of outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from durable.activities import BulkVerb
+from durable.admin import refusals, wording
+from durable.admin.actions import Asked
+from durable.errors import RedriveRefused, RowNotFound
+from durable.models import DeadLetter
+from durable.outcomes import Discarded, Redriven
+
+if TYPE_CHECKING:
+    from durable.admin.room import Room
+
+NAMED = 5
+"""Rows that a message names; more are counted."""
+
+Outcome = Redriven | Discarded | RedriveRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One row that was meant, and what became of it."""
+
+    key: int
+    activity: str
+    outcome: Outcome
+
+
+def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[Told]) -> None:
+    """Add the messages: what was done, each kind of refusal with its reason and what to do next, what changed since
+    the preview.
+    """
+    done = [told for told in outcomes if not isinstance(told.outcome, RedriveRefused)]
+    if done:
+        messages.success(request, _done(room, asked, done))
+    kinds: dict[tuple[str, refusals.Wording], list[Told]] = {}
+    for told in outcomes:
+        if isinstance(told.outcome, RedriveRefused):
+            kinds.setdefault((told.outcome.code, refusals.of(told.outcome)), []).append(told)
+    for (code, words), refused in kinds.items():
+        level = {"already_done": messages.INFO, "store_unavailable": messages.ERROR}.get(code, messages.WARNING)
+        messages.add_message(request, level, _refused(room, words, refused, code))
+    changed = _changed(room, asked, outcomes, len(done))
+    if changed:
+        messages.warning(request, changed)
+    if not outcomes:
+        messages.info(request, _("Nothing matched any more, so nothing was done."))
+
+
+def named(room: Room, rows: Sequence[Told]) -> SafeString:
+    """The first few rows as links, and how many more there are."""
+    links = format_html_join(
+        ", ", "{}", ((room.link(DeadLetter, told.key, _name(told.key, told.activity)),) for told in rows[:NAMED])
+    )
+    if len(rows) <= NAMED:
+        return links
+    return format_html("{} {}", links, _("and %(count)s more") % {"count": f"{len(rows) - NAMED:,}"})
+
+
+def _name(key: int, activity: str) -> str:
+    return f"{wording.shortened(activity, 60)} #{key}" if activity else f"#{key}"
+
+
+def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
+    count = {"count": f"{len(done):,}"}
+    if asked.action.verb is BulkVerb.DISCARD:
+        text = ngettext(
+            "%(count)s dead letter was discarded. It will not run again.",
+            "%(count)s dead letters were discarded. They will not run again.",
+            len(done),
+        )
+    else:
+        text = ngettext(
+            "%(count)s dead letter was given back and waits for a worker.",
+            "%(count)s dead letters were given back and wait for a worker.",
+            len(done),
+        )
+    parts = [text % count]
+    rows: list[Any] = [told.outcome.row for told in done if not isinstance(told.outcome, RedriveRefused)]
+    paused = sum(1 for row in rows if row.paused and row.status == "pending")
+    if paused:
+        parts.append(
+            ngettext(
+                "%(count)s of them belongs to a paused workflow and runs when that is resumed.",
+                "%(count)s of them belong to paused workflows and run when these are resumed.",
+                paused,
+            )
+            % {"count": f"{paused:,}"}
+        )
+    judged = sum(1 for told in done if not isinstance(told.outcome, RedriveRefused) and told.outcome.was_judged)
+    if judged and asked.action.verb is BulkVerb.FORCE:
+        parts.append(
+            ngettext(
+                "%(count)s of them was judged: the workflow has gone on, and what the activity returns is dropped.",
+                "%(count)s of them were judged: the workflows have gone on, and what these activities return is "
+                "dropped.",
+                judged,
+            )
+            % {"count": f"{judged:,}"}
+        )
+    return format_html("{} {}", " ".join(parts), named(room, done))
+
+
+def _refused(room: Room, words: refusals.Wording, refused: Sequence[Told], code: str) -> SafeString:
+    count = {"count": f"{len(refused):,}", "why": words.why, "next": words.next}
+    if code == "already_done":
+        text = ngettext("%(count)s was already done. %(why)s", "%(count)s were already done. %(why)s", len(refused))
+    elif words == refusals.of_code("outcome_unknown"):
+        text = "%(count)s × %(why)s %(next)s"
+    else:
+        text = ngettext(
+            "%(count)s was refused. %(why)s %(next)s", "%(count)s were refused. %(why)s %(next)s", len(refused)
+        )
+    return format_html("{} {}", text % count, named(room, refused))
+
+
+def _changed(room: Room, asked: Asked, outcomes: Sequence[Told], done: int) -> SafeString | str:
+    """What is different from the preview: by name where rows were chosen singly, else by number."""
+    again = [
+        told for told in outcomes if isinstance(told.outcome, RedriveRefused) and told.outcome.code == "already_done"
+    ]
+    if again:
+        return ""
+    if asked.could_go is not None:
+        changed = [told for told in outcomes if isinstance(told.outcome, RedriveRefused) and told.key in asked.could_go]
+        if not changed:
+            return ""
+        text = ngettext(
+            "%(count)s changed between the preview and your answer:",
+            "%(count)s changed between the preview and your answer:",
+            len(changed),
+        )
+        return format_html("{} {}", text % {"count": f"{len(changed):,}"}, named(room, changed))
+    if asked.previewed is None or asked.previewed == done:
+        return ""
+    return _("This changed between the preview and your answer: %(then)s would have gone, %(now)s went.") % {
+        "then": f"{asked.previewed:,}",
+        "now": f"{done:,}",
+    }
+
+
+def gone(key: int) -> Told:
+    """A row that was chosen and is not there any more."""
+    return Told(key, "", RowNotFound(None, 0))

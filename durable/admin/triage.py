@@ -1,0 +1,154 @@
+"""What needs a person now, at the head of the app's index: or that nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from durable.admin import wording
+from durable.flow import look
+from durable.logs import get_logger
+from durable.store.reads import COUNT_CAP
+
+logger = get_logger("durable.admin")
+
+LATE_AFTER = timedelta(minutes=1)
+"""What is due for longer than this is late: somebody wonders why nothing happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One thing that needs somebody. `figure` is what stands out, `text` says what it means."""
+
+    figure: str
+    label: str
+    text: str
+    tone: str
+    address: str = ""
+    go: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Triage:
+    """Everything that needs somebody; with no cards, all is calm. `calm` are the quiet facts that go with that."""
+
+    cards: Sequence[Card]
+    calm: Sequence[str]
+    failed: bool = False
+
+
+def triage(user: Any, site_name: str) -> Triage | None:
+    """What this user may see of it: each card needs the permission to view its rows. None: nothing at all."""
+    may = {
+        model: user.has_perm(f"durable.view_{model}")
+        for model in ("deadletter", "workflow", "workitem", "worker", "outboxrow")
+    }
+    if not any(may.values()):
+        return None
+    try:
+        health = look.health()
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("admin.triage_failed", error=str(error))
+        return Triage((), (), failed=True)
+    cards: list[Card] = []
+    if may["deadletter"] and health.dead_letters:
+        cards.append(
+            Card(
+                _count(health.dead_letters),
+                ngettext("dead letter", "dead letters", health.dead_letters),
+                _("Nobody tries these again unless somebody decides so."),
+                "bad",
+                _address("deadletter", site_name),
+                _("Decide"),
+            )
+        )
+    if may["workflow"] and health.blocked:
+        cards.append(
+            Card(
+                _count(health.blocked),
+                ngettext("blocked workflow", "blocked workflows", health.blocked),
+                _("Their code can not go on behind their history. Deploy fitting code, or unblock them."),
+                "bad",
+                _address("workflow", site_name, "?blocked=yes"),
+                _("Look"),
+            )
+        )
+    if may["workitem"] and health.expired:
+        cards.append(
+            Card(
+                _count(health.expired),
+                ngettext("stale claim", "stale claims", health.expired),
+                _("The worker's lease has run out and no other has taken over yet. A living worker does that soon."),
+                "wait",
+                _address("workitem", site_name),
+                _("Look"),
+            )
+        )
+    if may["worker"] or may["outboxrow"]:
+        cards += _queues(health, site_name, may)
+    return Triage(cards, _calm(health, may))
+
+
+def _queues(health: look.Health, site_name: str, may: dict[str, bool]) -> list[Card]:
+    cards = [
+        Card(
+            _count(state.due),
+            _("due in “%(queue)s”, and no worker") % {"queue": wording.shortened(state.queue, 40)},
+            _("No living worker serves this queue; the oldest has waited %(span)s. Start one: manage.py runworker")
+            % {"span": wording.span(health.at - state.oldest_due, units=1)},
+            "bad",
+            _address("worker", site_name) if may["worker"] else "",
+            _("Workers"),
+        )
+        for state in health.unserved
+    ]
+    served = [state for state in health.queues if state not in health.unserved]
+    oldest = min(served, key=lambda state: state.oldest_due, default=None)
+    if oldest is not None and health.at - oldest.oldest_due > LATE_AFTER:
+        cards.append(
+            Card(
+                wording.span(health.at - oldest.oldest_due, units=1),
+                _("is how long the oldest due row waits"),
+                _("Queue “%(queue)s” has workers, but they do not keep up: %(count)s are due.")
+                % {"queue": wording.shortened(oldest.queue, 40), "count": _count(oldest.due)},
+                "wait",
+                _address("outboxrow", site_name, "?state=waiting") if may["outboxrow"] else "",
+                _("Look"),
+            )
+        )
+    return cards
+
+
+def _calm(health: look.Health, may: dict[str, bool]) -> list[str]:
+    facts = []
+    if may["worker"]:
+        count = len(health.workers)
+        facts.append(
+            ngettext("%(count)d worker is alive.", "%(count)d workers are alive.", count) % {"count": count}
+            if count
+            else _("No worker is running; nothing is due either.")
+        )
+    if may["outboxrow"]:
+        due = sum(state.due for state in health.queues)
+        due_words = _("%(count)s activities are due right now.") % {"count": _count(due)}
+        facts.append(due_words if due else _("No work waits."))
+    return facts
+
+
+def _count(number: int) -> str:
+    return f"{COUNT_CAP:,}+" if number >= COUNT_CAP else f"{number:,}"
+
+
+def _address(model: str, site_name: str, query: str = "") -> str:
+    """The address of a list; empty where a site has left that room out."""
+    try:
+        return reverse(f"admin:durable_{model}_changelist", current_app=site_name) + query
+    except NoReverseMatch:
+        return ""

@@ -1,0 +1,36 @@
+"""Django's own log of what staff did, beside the engine's audit. A project without the admin has none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.apps import apps
+from django.db import DatabaseError
+
+from durable.logs import get_logger
+from durable.models import DeadLetter, OutboxRow
+
+logger = get_logger("durable.logbook")
+
+
+def note_dead_letters(user: Any, rows: Iterable[OutboxRow], message: str) -> None:
+    """Say in the log that this user did something to these dead letters. What `note` promises holds."""
+    letters = [DeadLetter(pk=row.pk, workflow_id=row.workflow_id, lease=row.lease, ordinal=row.ordinal) for row in rows]
+    note(user, letters, message)
+
+
+def note(user: Any, rows: list[Any], message: str) -> None:
+    """Say in the log that this user did something to these rows: one entry each, written by one statement.
+
+    Commits by itself, behind what it tells of. An entry that can not be written is logged and stops nothing: the audit
+    in the engine's own tables was committed with the change.
+    """
+    if not rows or getattr(user, "pk", None) is None or not apps.is_installed("django.contrib.admin"):
+        return
+    from django.contrib.admin.models import CHANGE, LogEntry
+
+    try:
+        LogEntry.objects.log_actions(user.pk, rows, CHANGE, message)
+    except DatabaseError as error:
+        logger.warning("logbook.not_written", error=str(error), rows=len(rows))

@@ -1,0 +1,21 @@
+"""The triage block for the page of the app in an admin site: its template can not be given context otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import template
+
+from durable.admin.triage import triage
+
+register = template.Library()
+
+
+@register.inclusion_tag("durable/admin/triage.html", takes_context=True)
+def durable_triage(context: dict[str, Any]) -> dict[str, Any]:
+    """What needs a person now, as far as the reader may see it."""
+    request = context.get("request") or getattr(context, "request", None)
+    if request is None:
+        return {"triage": None}
+    site_name = getattr(request, "current_app", None) or "admin"
+    return {"triage": triage(request.user, site_name)}
