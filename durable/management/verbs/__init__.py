@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from durable.management.verbs import bench, cancel, health, listing, show, signal, start, terminate, unblock
+from durable.management.verbs import (
+    bench,
+    cancel,
+    deadletters,
+    discard,
+    health,
+    listing,
+    pause,
+    redrive,
+    resume,
+    show,
+    signal,
+    start,
+    terminate,
+    unblock,
+)
 from durable.management.verbs.answer import Verb
 
 VERBS: dict[str, Verb] = {
@@ -13,6 +28,11 @@ VERBS: dict[str, Verb] = {
     "cancel": cancel.VERB,
     "terminate": terminate.VERB,
     "unblock": unblock.VERB,
+    "pause": pause.VERB,
+    "resume": resume.VERB,
+    "deadletters": deadletters.VERB,
+    "redrive": redrive.VERB,
+    "discard": discard.VERB,
     "health": health.VERB,
     "bench": bench.VERB,
 }

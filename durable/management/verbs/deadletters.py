@@ -1,0 +1,54 @@
+"""`durable deadletters`: what waits for somebody to decide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.flow import look
+from durable.management.verbs import letters
+from durable.management.verbs.answer import Answer, Verb, WrongUsage, table, workflow_id
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("--workflow", metavar="ID", help="those of one workflow")
+    letters.add_filter(parser)
+    parser.add_argument("--limit", type=int, default=1_000, metavar="N", help="at most so many (default: 1000)")
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    if not 1 <= options["limit"] <= letters.MOST:
+        raise WrongUsage(f"--limit is {options['limit']}; it has to be from 1 to {letters.MOST:,}.")
+    wanted = letters.wanted(options)
+    if options["workflow"] is not None:
+        wanted = replace(wanted, workflow_id=workflow_id(options["workflow"]))
+    found = look.dead_letters_matching(wanted, limit=options["limit"] + 1)
+    more = len(found) > options["limit"]
+    found = found[: options["limit"]]
+    data = {"dead_letters": [letters.plain_row(row) for row in found], "more": more}
+    if not found:
+        return Answer(data, ["No dead letter matches."])
+    rows = [
+        (
+            row.workflow_id,
+            row.ordinal,
+            f"{row.dead_lettered_at:%Y-%m-%d %H:%M:%S}Z",
+            row.cause,
+            "judged" if row.failure_delivered else "held",
+            row.attempts,
+            row.deliveries,
+            row.redrive_count,
+            row.activity,
+        )
+        for row in found
+    ]
+    headings = ["WORKFLOW", "#", "SINCE", "CAUSE", "STATE", "ATTEMPTS", "DELIVERIES", "REDRIVEN", "ACTIVITY"]
+    lines = table(headings, rows)
+    if more:
+        lines.append(f"… and more: --limit {options['limit'] * 2}")
+    return Answer(data, lines)
+
+
+VERB = Verb("dead letters, oldest first, with what was tried", _add_arguments, _run)

@@ -1,0 +1,44 @@
+"""`durable discard`: close dead letters for good, one or many."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.management.verbs import letters
+from durable.management.verbs.answer import Answer, Verb, WrongUsage
+from durable.operations import RedriveMode, discard, discard_many, preview_redrive
+
+_DISCARDED = "discarded"
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    letters.add_selection(parser)
+    parser.add_argument("--reason", default="", metavar="TEXT", help="becomes part of the audit; needed")
+    parser.add_argument(
+        "--then",
+        choices=["fail", "cancel"],
+        default="fail",
+        help="what a workflow that still waits gets: the activity fails (default), or it is cancelled",
+    )
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    one = letters.one_of(options)
+    if options["dry_run"]:
+        # A discard passes the same gates as a forced redrive: it closes judged ones, too.
+        meant = [one] if one is not None else letters.wanted(options)
+        return letters.previewed(preview_redrive(meant, mode=RedriveMode.FORCED), _DISCARDED)
+    if not options["reason"].strip():
+        raise WrongUsage("discard needs --reason TEXT: say why, it becomes part of the audit.")
+    actor = letters.actor(options)
+    if one is not None:
+        done = discard(*one, reason=options["reason"], then=options["then"], actor=actor)
+        return letters.one_done(done, _DISCARDED)
+    change = partial(discard_many, reason=options["reason"], then=options["then"], actor=actor)
+    return letters.many_done(letters.wanted(options), change, _DISCARDED)
+
+
+VERB = Verb("close dead letters for good; a workflow that still waits is told", _add_arguments, _run)

@@ -1,0 +1,170 @@
+"""What the verbs on dead letters share: which ones are meant, who acts, and what is said about each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from django.contrib.auth import get_user_model
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandParser
+
+from durable.errors import RedriveRefused, StoreUnavailable
+from durable.flow import look
+from durable.management.verbs.answer import Answer, Exit, WrongUsage, printable, table, workflow_id
+from durable.outcomes import Cause, DeadLetterFilter, Discarded, Redriven, RedrivePreview
+
+if TYPE_CHECKING:
+    import uuid
+
+    from durable.models import OutboxRow
+
+Done = Redriven | Discarded
+
+MOST = 1_000_000
+
+
+def add_filter(parser: CommandParser) -> None:
+    """The conditions on a dead letter."""
+    parser.add_argument("--activity", metavar="NAME", help="those of one activity, by its registered name")
+    parser.add_argument(
+        "--cause",
+        choices=[cause.value for cause in Cause],
+        metavar="CAUSE",
+        help=f"those of one cause: {', '.join(cause.value for cause in Cause)}",
+    )
+
+
+def add_selection(parser: CommandParser) -> None:
+    """One dead letter, all of them, or those that match."""
+    parser.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="the id of the workflow that owns it")
+    parser.add_argument("ordinal", nargs="?", metavar="ORDINAL", help="the number of the activity in its current run")
+    parser.add_argument("--all", action="store_true", help="every dead letter there is")
+    add_filter(parser)
+    parser.add_argument("--actor", metavar="USERNAME", help="the user who does it; becomes part of the audit")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would happen; write nothing")
+
+
+def one_of(options: Mapping[str, Any]) -> tuple[uuid.UUID, int] | None:
+    """The single dead letter that is meant; None if many are. Raises `WrongUsage` unless exactly one way was taken."""
+    filtered = options["activity"] is not None or options["cause"] is not None
+    single = options["workflow"] is not None
+    if single + options["all"] + filtered != 1:
+        raise WrongUsage(
+            "Say which dead letters are meant, in one way: WORKFLOW ORDINAL, or --all, or --activity NAME and --cause "
+            "CAUSE (together: those that match both)."
+        )
+    if not single:
+        return None
+    if options["ordinal"] is None:
+        raise WrongUsage("ORDINAL is missing: the number of the activity. `durable deadletters` shows it.")
+    return workflow_id(options["workflow"]), _ordinal(options["ordinal"])
+
+
+def _ordinal(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise WrongUsage(f"ORDINAL is {text!r}; it has to be a whole number.") from None
+
+
+def wanted(options: Mapping[str, Any]) -> DeadLetterFilter:
+    """The filter that the options make."""
+    cause = options["cause"]
+    return DeadLetterFilter(activity=options["activity"], cause=None if cause is None else Cause(cause))
+
+
+def actor(options: Mapping[str, Any]) -> Any:
+    """The user of `--actor`. Raises `WrongUsage` for a name that nobody has."""
+    name = options["actor"]
+    if name is None:
+        return None
+    users = get_user_model()
+    try:
+        return users._default_manager.get(**{users.USERNAME_FIELD: name})
+    except (users.DoesNotExist, ValueError, ValidationError):
+        raise WrongUsage(f"--actor is {name!r}; there is no such user.") from None
+
+
+def plain_row(row: OutboxRow) -> dict[str, Any]:
+    """A dead letter as plain JSON."""
+    return {
+        "workflow": str(row.workflow_id),
+        "ordinal": row.ordinal,
+        "activity": row.activity,
+        "status": row.status,
+        "cause": row.cause,
+        "judged": row.failure_delivered,
+        "attempts": row.attempts,
+        "deliveries": row.deliveries,
+        "delivery_failures": row.delivery_failures,
+        "redrive_count": row.redrive_count,
+        "queue": row.queue,
+        "dead_lettered_at": row.dead_lettered_at.isoformat() if row.dead_lettered_at else None,
+        "due": row.visible_after.isoformat(),
+    }
+
+
+def one_done(done: Done, done_word: str) -> Answer:
+    """The answer about a single one that was changed."""
+    row = done.row
+    judged = " It had been judged." if done.was_judged else ""
+    data = {"answer": done_word, "was_judged": done.was_judged, "row": plain_row(row)}
+    return Answer(
+        data, [f"{printable(row.activity)}, activity {row.ordinal} of {row.workflow_id}: {done_word}.{judged}"]
+    )
+
+
+def many_done(
+    meant: DeadLetterFilter, change: Callable[[Sequence[OutboxRow]], Sequence[Done | RedriveRefused]], done_word: str
+) -> Answer:
+    """Change what matches, and answer about every one of them. Exit 3 as soon as the store was away for one."""
+    rows = look.dead_letters_matching(meant, limit=MOST)
+    outcomes = change(rows)
+    refused = Counter(outcome.code for outcome in outcomes if isinstance(outcome, RedriveRefused))
+    done = len(outcomes) - refused.total()
+    data = {
+        done_word: done,
+        "refused": dict(refused),
+        "outcomes": [_plain(row, outcome, done_word) for row, outcome in zip(rows, outcomes, strict=True)],
+    }
+    lines = ["No dead letter matches."] if not rows else [f"{done:,} {done_word}, {refused.total():,} refused."]
+    lines += table(
+        ["WORKFLOW", "#", "REFUSED", "WHY"],
+        [
+            (row.workflow_id, row.ordinal, outcome.code, outcome)
+            for row, outcome in zip(rows, outcomes, strict=True)
+            if isinstance(outcome, RedriveRefused)
+        ],
+    )[0 if refused else 1 :]
+    if StoreUnavailable.code in refused:
+        return Answer(data, lines, Exit.STORE)
+    return Answer(data, lines, Exit.REFUSED if refused else Exit.DONE)
+
+
+def _plain(row: OutboxRow, outcome: Done | RedriveRefused, done_word: str) -> dict[str, Any]:
+    place = {"workflow": str(row.workflow_id), "ordinal": row.ordinal, "activity": row.activity}
+    if isinstance(outcome, RedriveRefused):
+        return place | {"outcome": "refused", "code": outcome.code, "message": str(outcome)}
+    return place | {
+        "outcome": done_word,
+        "was_judged": outcome.was_judged,
+        "due": outcome.row.visible_after.isoformat(),
+    }
+
+
+def previewed(preview: RedrivePreview, done_word: str) -> Answer:
+    """The answer of a dry run. Exits as the run itself would."""
+    refused = sum(preview.refused.values())
+    data = {
+        f"would_be_{done_word}": preview.redrivable,
+        "refused": dict(preview.refused),
+        "looked_at": preview.looked_at,
+        "capped": preview.capped,
+    }
+    lines = [
+        f"Dry run, of {preview.total_text}: {preview.redrivable:,} would be {done_word}, {refused:,} refused.",
+        *(f"  {number:,} {code}" for code, number in sorted(preview.refused.items())),
+    ]
+    return Answer(data, lines, Exit.REFUSED if refused else Exit.DONE)

@@ -1,0 +1,28 @@
+"""`durable pause ID`: hold a workflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.management.verbs.answer import Answer, Verb, workflow_id
+from durable.operations import pause
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    parser.add_argument("id", metavar="ID")
+    parser.add_argument("--reason", default="", help="becomes part of the history")
+    parser.add_argument("--actor", default="", help="who asks for it")
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    found = workflow_id(options["id"])
+    state = pause(found, reason=options["reason"], actor=options["actor"] or None)
+    return Answer(
+        {"id": str(found), "answer": state.value},
+        ["Paused: its code does not turn and nothing of it is claimed. What is out with a worker goes on."],
+    )
+
+
+VERB = Verb("hold a workflow until it is resumed", _add_arguments, _run)

@@ -1,0 +1,39 @@
+"""`durable redrive`: give dead letters back, one or many."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.core.management.base import CommandParser
+
+from durable.management.verbs import letters
+from durable.management.verbs.answer import Answer, Verb, WrongUsage
+from durable.operations import RedriveMode, preview_redrive, redrive, redrive_many
+
+_REDRIVEN = "redriven"
+
+
+def _add_arguments(parser: CommandParser) -> None:
+    letters.add_selection(parser)
+    parser.add_argument("--force", action="store_true", help="also what was judged; needs --reason")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="becomes part of the audit")
+
+
+def _run(options: dict[str, Any]) -> Answer:
+    one = letters.one_of(options)
+    mode = RedriveMode.FORCED if options["force"] else RedriveMode.ELIGIBLE
+    if options["dry_run"]:
+        meant = [one] if one is not None else letters.wanted(options)
+        return letters.previewed(preview_redrive(meant, mode=mode), _REDRIVEN)
+    if options["force"] and not options["reason"].strip():
+        raise WrongUsage("--force needs --reason TEXT: say why, it becomes part of the audit.")
+    actor = letters.actor(options)
+    if one is not None:
+        done = redrive(*one, mode=mode, actor=actor, reason=options["reason"])
+        return letters.one_done(done, _REDRIVEN)
+    change = partial(redrive_many, mode=mode, actor=actor, reason=options["reason"])
+    return letters.many_done(letters.wanted(options), change, _REDRIVEN)
+
+
+VERB = Verb("give dead letters back to the workers; refused ones are named with their reason", _add_arguments, _run)

@@ -1,0 +1,247 @@
+"""`manage.py durable deadletters|redrive|discard|pause|resume`: the operators' verbs from the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from typing import Any
+from unittest import mock
+
+import pytest
+from structlog.testing import capture_logs
+
+from durable.flow import transaction
+from durable.models import OutboxRow, Redrive
+from tests.conftest import ROOT
+from tests.flow.driver import Driver, row, workflow
+from tests.flow.state import everything
+from tests.management.test_durable import Ran
+from tests.operations import cases
+from tests.operations.faults import Fault, Moment, commits, failing
+from tests.operations.meeting import Halted, waiting
+from tests.operations.scenes import TERMINAL, alive, dead, die, history, statements, stranded, touching
+from tests.waiting import PATIENCE
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+FORCE = ["--force", "--reason", "because"]
+REASON = ["--reason", "because"]
+
+
+def held(**values: Any) -> OutboxRow:
+    """A held dead letter of a workflow of its own."""
+    return dead(history("activity_scheduled 1"), **values)
+
+
+def redrive(owner: uuid.UUID, *more: str, ordinal: int = 1) -> Ran:
+    """`durable redrive WORKFLOW ORDINAL … --json`."""
+    return Ran("redrive", str(owner), str(ordinal), *more, "--json")
+
+
+def refused(owner: uuid.UUID, *more: str, ordinal: int = 1) -> str:
+    """The code of the refusal, with exit 1, words on stderr, and nothing changed."""
+    before = everything()
+    ran = redrive(owner, *more, ordinal=ordinal)
+    assert ran.code == 1
+    assert everything() == before
+    code: str = ran.data["error"]["code"]
+    assert ran.said.endswith(f"[{code}]")
+    assert ran.data["error"]["message"] in ran.said
+    return code
+
+
+@pytest.mark.parametrize("status", TERMINAL)
+def test_a_workflow_that_has_ended_is_refused_even_by_force(status: str) -> None:
+    """SPEC B9.1: no statement on the outbox."""
+    letter = dead(history(status=status))
+    with statements() as said:
+        ran = redrive(letter.workflow_id, *FORCE)
+        assert touching(said(), "durable_outboxrow") == []
+    assert (ran.code, ran.data["error"]["code"]) == (1, "workflow_terminal")
+    assert status.replace("_", " ") in ran.said
+    assert OutboxRow.objects.get(pk=letter.pk).status == "failed"
+
+
+@pytest.mark.parametrize("outcome", ["completed", "failed", "cancelled"])
+def test_a_recorded_outcome_is_refused_and_passed_by_force(outcome: str) -> None:
+    """SPEC B9.2, B9.3, B9.7."""
+    letter = dead(history("activity_scheduled 1", f"activity_{outcome} 1"))
+    with statements() as said:
+        ran = redrive(letter.workflow_id)
+        assert touching(said(), "durable_outboxrow") == []
+    assert (ran.code, ran.data["error"]["code"]) == (1, "history_records_outcome")
+    with capture_logs() as logs:
+        forced = redrive(letter.workflow_id, *FORCE)
+    assert (forced.code, forced.data["answer"], forced.data["was_judged"]) == (0, "redriven", True)
+    assert forced.data["row"]["status"] == "pending"
+    passed = [entry for entry in logs if entry["event"] == "redrive.gate_passed_over"]
+    assert [(entry["log_level"], entry["code"]) for entry in passed] == [("warning", "history_records_outcome")]
+    assert "It had been judged." in _redriven_in_words(outcome)
+
+
+def _redriven_in_words(outcome: str) -> str:
+    letter = dead(history("activity_scheduled 1", f"activity_{outcome} 1"))
+    return Ran("redrive", str(letter.workflow_id), "1", *FORCE).out
+
+
+def test_an_unknown_workflow_or_number_has_no_such_row() -> None:
+    """SPEC B9.4."""
+    assert refused(uuid.uuid4()) == "row_not_found"
+    letter = held()
+    for ordinal in (2, 0, -1, 10**20):
+        assert refused(letter.workflow_id, ordinal=ordinal) == "row_not_found"
+
+
+def test_an_outcome_counts_only_for_its_own_activity() -> None:
+    """SPEC B9.5."""
+    owner = history("activity_scheduled 3", "activity_scheduled 4", "activity_completed 3")
+    dead(owner, 3)
+    dead(owner, 4)
+    assert refused(owner.pk, ordinal=3) == "history_records_outcome"
+    assert redrive(owner.pk, ordinal=4).code == 0
+
+
+def test_an_outcome_of_an_earlier_lease_does_not_judge_the_current_one() -> None:
+    """SPEC B9.6."""
+    letter = dead(history("activity_completed 1", "workflow_failed", "workflow_reopened", "activity_scheduled 1"))
+    assert redrive(letter.workflow_id).code == 0
+
+
+def test_scheduled_alone_does_not_judge() -> None:
+    """SPEC B9.7, last part."""
+    assert redrive(held().workflow_id).data["was_judged"] is False
+
+
+def test_judged_by_the_marker_only_is_refused_and_passed_by_force() -> None:
+    """SPEC B9.8."""
+    letter = held(failure_delivered=True)
+    assert refused(letter.workflow_id) == "already_judged"
+    assert redrive(letter.workflow_id, *FORCE).data["was_judged"] is True
+
+
+@pytest.mark.parametrize("force", [[], FORCE])
+@pytest.mark.parametrize("status", ["pending", "claimed", "done", "cancelled"])
+def test_what_is_no_dead_letter_is_refused_with_its_status(status: str, force: list[str]) -> None:
+    """SPEC B9.9."""
+    letter = alive(history("activity_scheduled 1"), status=status)
+    assert refused(letter.workflow_id, *force) == "not_dead_lettered"
+    assert status in redrive(letter.workflow_id, *force).said
+
+
+def test_of_two_commands_at_once_one_moves_the_row_and_the_other_is_refused() -> None:
+    """SPEC B9.10, BUGLOG A12."""
+    letter = held()
+    first = Halted("INSERT INTO durable_redrive", redrive, letter.workflow_id)
+    second = waiting(redrive, letter.workflow_id)
+    assert first.go_on().code == 0
+    late = second.result(PATIENCE)
+    assert (late.code, late.data["error"]["code"]) == (1, "not_dead_lettered")
+    assert OutboxRow.objects.get(pk=letter.pk).redrive_count == Redrive.objects.count() == 1
+
+
+def test_pause_redrive_resume_by_command() -> None:
+    """SPEC B9.13."""
+    driver = Driver()
+    workflow_id, _ = stranded(driver)
+    paused = Ran("pause", str(workflow_id), "--reason", "month end", "--actor", "anna", "--json")
+    assert (paused.code, paused.data) == (0, {"id": str(workflow_id), "answer": "paused"})
+    assert redrive(workflow_id).code == 0
+    assert driver.claim() == []
+    resumed = Ran("resume", str(workflow_id), "--json")
+    assert (resumed.code, resumed.data["answer"]) == (0, "resumed")
+    driver.run()
+    assert workflow(workflow_id).status == "completed"
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_pause_and_resume_refuse_what_has_ended_or_is_not_there(verb: str) -> None:
+    ended = Ran(verb, str(history(status="failed").pk), "--json")
+    assert (ended.code, ended.data["error"]["code"]) == (1, "workflow_closed")
+    unknown = Ran(verb, str(uuid.uuid4()), "--json")
+    assert (unknown.code, unknown.data["error"]["code"]) == (1, "workflow_not_found")
+    assert Ran(verb, "nonsense").code == 2
+
+
+def test_the_actor_is_a_user_and_the_reason_is_kept(django_user_model: Any) -> None:
+    anna = django_user_model.objects.create_user("anna")
+    letter = held()
+    assert redrive(letter.workflow_id, "--actor", "anna", "--reason", "bank is back").code == 0
+    audit = Redrive.objects.get()
+    assert (audit.actor_id, audit.actor_text, audit.reason, audit.mode) == (anna.pk, "anna", "bank is back", "eligible")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["{id}"],
+        ["{id}", "one"],
+        ["nonsense", "1"],
+        ["{id}", "1", "--all"],
+        ["{id}", "1", "--activity", "cases.step"],
+        ["--all", "--cause", "worker_died"],
+        ["{id}", "1", "--actor", "nobody"],
+        ["--all", "--actor", "nobody"],
+    ],
+)
+@pytest.mark.parametrize("verb", ["redrive", "discard"])
+def test_wrong_usage_exits_2_and_changes_nothing(verb: str, arguments: list[str]) -> None:
+    letter = held()
+    before = everything()
+    given = [argument.format(id=letter.workflow_id) for argument in arguments]
+    ran = Ran(verb, *given, *REASON, "--json")
+    assert ran.code == 2
+    assert ran.data["error"]["message"]
+    assert everything() == before
+
+
+@pytest.mark.parametrize("arguments", [["redrive", "--all", "--force"], ["discard", "--all"], ["discard", "{id}", "1"]])
+@pytest.mark.parametrize("reason", [[], ["--reason", "  "]])
+def test_what_needs_a_reason_says_so(arguments: list[str], reason: list[str]) -> None:
+    """SPEC B2."""
+    letter = held()
+    before = everything()
+    ran = Ran(*[argument.format(id=letter.workflow_id) for argument in arguments], *reason)
+    assert ran.code == 2
+    assert "--reason TEXT" in ran.said
+    assert everything() == before
+
+
+@pytest.mark.parametrize("cause", ["nonsense", ""])
+def test_an_unknown_cause_is_wrong_usage(cause: str) -> None:
+    done = _from_the_shell("redrive", "--cause", cause)
+    assert done.returncode == 2
+    assert "worker_died" in done.stderr
+
+
+def _from_the_shell(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", "durable", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("then", "status"), [("fail", "failed"), ("cancel", "cancelled")])
+def test_discard_closes_a_held_one_and_ends_a_single_activity(then: str, status: str) -> None:
+    driver = Driver()
+    workflow_id = driver.enqueue(cases.tidy, 1)
+    die(driver, workflow_id)
+    ran = Ran("discard", str(workflow_id), "1", "--then", then, *REASON, "--json")
+    assert (ran.code, ran.data["answer"], ran.data["was_judged"]) == (0, "discarded", False)
+    assert (workflow(workflow_id).status, row(workflow_id).status) == (status, "cancelled")
+    assert Redrive.objects.get().mode == f"discard_{then}"
+    again = Ran("discard", str(workflow_id), "1", *REASON, "--json")
+    assert (again.code, again.data["error"]["code"]) == (1, "workflow_terminal")
+
+
+def test_an_outcome_that_is_not_known_is_said_so() -> None:
+    letter = held()
+    with (
+        mock.patch.object(transaction, "_FIRST_WAIT", 0.0),
+        commits(lambda n: True, Moment.AFTER) as failed,
+        failing(lambda n: bool(failed), Fault.LOST),
+    ):
+        ran = redrive(letter.workflow_id)
+    assert ran.code == 3
+    assert "not known" in ran.said

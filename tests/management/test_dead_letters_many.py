@@ -1,0 +1,206 @@
+"""`manage.py durable deadletters|redrive|discard` on many: filters, one outcome for each, dry runs, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import timedelta
+from unittest import mock
+
+import pytest
+
+from durable.flow import transaction
+from durable.models import OutboxRow, Redrive
+from durable.outcomes import Cause
+from tests.conftest import ROOT
+from tests.flow.driver import Driver
+from tests.flow.state import everything
+from tests.management.test_dead_letters import FORCE, REASON, held
+from tests.management.test_durable import Ran
+from tests.operations.faults import Fault, Moment, commits, failing
+from tests.operations.scenes import dead, history, stranded
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def of_every_kind() -> dict[str, OutboxRow]:
+    """Dead letters that a command on all of them meets: one goes, the others are refused."""
+    return {
+        "held": held(),
+        "judged": held(failure_delivered=True, activity="other.activity"),
+        "recorded": dead(history("activity_failed 1"), cause=Cause.LEASE_LOST.value),
+        "ended": dead(history(status="failed")),
+    }
+
+
+def test_all_answers_one_outcome_for_each_and_exits_1_when_partly_refused() -> None:
+    """BUGLOG A5, A7."""
+    letters = of_every_kind()
+    ran = Ran("redrive", "--all", "--json")
+    assert ran.code == 1
+    assert (ran.data["redriven"], sum(ran.data["refused"].values())) == (1, 3)
+    found = {one["workflow"]: one for one in ran.data["outcomes"]}
+    assert found[str(letters["held"].workflow_id)]["outcome"] == "redriven"
+    codes = {name: found[str(letter.workflow_id)].get("code") for name, letter in letters.items()}
+    assert codes == {
+        "held": None, "judged": "already_judged", "recorded": "history_records_outcome", "ended": "workflow_terminal",
+    }  # fmt: skip
+    assert Redrive.objects.count() == 1
+
+
+def test_in_words_every_refused_one_is_named_with_its_code_and_why() -> None:
+    letters = of_every_kind()
+    ran = Ran("redrive", "--all")
+    assert ran.code == 1
+    assert ran.out.splitlines()[0] == "1 redriven, 3 refused."
+    for name, code in (("judged", "already_judged"), ("recorded", "history_records_outcome")):
+        (line,) = [line for line in ran.out.splitlines() if str(letters[name].workflow_id) in line]
+        assert code in line
+        assert line.endswith(".")
+    assert str(letters["held"].workflow_id) not in ran.out
+
+
+def test_all_by_force_passes_what_one_by_force_passes() -> None:
+    of_every_kind()
+    ran = Ran("redrive", "--all", *FORCE, "--json")
+    assert (ran.code, ran.data["redriven"], ran.data["refused"]) == (1, 3, {"workflow_terminal": 1})
+
+
+def test_all_exits_0_when_all_of_them_went() -> None:
+    held(), held()
+    ran = Ran("redrive", "--all")
+    assert (ran.code, ran.out.splitlines()) == (0, ["2 redriven, 0 refused."])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["--activity", "other.activity"], ["judged"]),
+        (["--cause", "lease_lost"], ["recorded"]),
+        (["--activity", "cases.step", "--cause", "worker_died"], ["held", "ended"]),
+        (["--activity", "nobody.knows"], []),
+    ],
+)
+def test_a_filter_means_what_matches_all_of_it(arguments: list[str], names: list[str]) -> None:
+    letters = of_every_kind()
+    ran = Ran("redrive", *arguments, *FORCE, "--json")
+    assert {one["workflow"] for one in ran.data["outcomes"]} == {str(letters[name].workflow_id) for name in names}
+    shown = Ran("deadletters", *arguments, "--json")
+    failed = [name for name in names if OutboxRow.objects.get(pk=letters[name].pk).status == "failed"]
+    left = {str(letters[name].workflow_id) for name in failed}
+    assert {one["workflow"] for one in shown.data["dead_letters"]} == left
+
+
+def test_nothing_that_matches_is_nothing_done() -> None:
+    for verb in ("redrive", "discard"):
+        ran = Ran(verb, "--all", *REASON)
+        assert (ran.code, ran.out) == (0, "No dead letter matches.\n")
+
+
+@pytest.mark.parametrize("force", [[], ["--force"]])
+def test_a_dry_run_says_what_the_run_then_does_and_writes_nothing(force: list[str]) -> None:
+    of_every_kind()
+    before = everything()
+    dry = Ran("redrive", "--all", *force, "--dry-run", "--json")
+    assert everything() == before
+    run = Ran("redrive", "--all", *force, *REASON, "--json")
+    assert (dry.data["would_be_redriven"], dry.data["refused"]) == (run.data["redriven"], run.data["refused"])
+    assert dry.code == run.code == 1
+
+
+def test_a_dry_run_of_one_and_in_words() -> None:
+    letter = held()
+    ran = Ran("redrive", str(letter.workflow_id), "1", "--dry-run")
+    assert (ran.code, ran.out) == (0, "Dry run, of 1: 1 would be redriven, 0 refused.\n")
+    OutboxRow.objects.filter(pk=letter.pk).update(failure_delivered=True)
+    ran = Ran("redrive", str(letter.workflow_id), "1", "--dry-run")
+    assert ran.code == 1
+    assert ran.out.splitlines() == ["Dry run, of 1: 0 would be redriven, 1 refused.", "  1 already_judged"]
+    ran = Ran("discard", str(letter.workflow_id), "1", "--dry-run")
+    assert (ran.code, ran.out) == (0, "Dry run, of 1: 1 would be discarded, 0 refused.\n")
+
+
+def test_deadletters_lists_them_oldest_first_with_what_staff_need() -> None:
+    """SPEC B8."""
+    workflow_id, letter = stranded(Driver())
+    later = held(failure_delivered=True, redrive_count=2, attempts=3)
+    assert letter.dead_lettered_at is not None
+    OutboxRow.objects.filter(pk=later.pk).update(dead_lettered_at=letter.dead_lettered_at + timedelta(seconds=1))
+    ran = Ran("deadletters", "--json")
+    first, second = ran.data["dead_letters"]
+    assert (ran.code, ran.data["more"], second["workflow"]) == (0, False, str(later.workflow_id))
+    assert first == {
+        "workflow": str(workflow_id), "ordinal": 1, "activity": "cases.step", "status": "failed",
+        "cause": "ack_abandoned", "judged": False, "attempts": 0, "deliveries": 8, "delivery_failures": 8,
+        "redrive_count": 0, "queue": "default", "dead_lettered_at": letter.dead_lettered_at.isoformat(),
+        "due": letter.visible_after.isoformat(),
+    }  # fmt: skip
+    own = Ran("deadletters", "--workflow", str(later.workflow_id), "--json").data["dead_letters"]
+    assert [(one["judged"], one["redrive_count"], one["attempts"]) for one in own] == [(True, 2, 3)]
+    lines = Ran("deadletters").out.splitlines()
+    assert lines[0].split() == [
+        "WORKFLOW", "#", "SINCE", "CAUSE", "STATE", "ATTEMPTS", "DELIVERIES", "REDRIVEN", "ACTIVITY",
+    ]  # fmt: skip
+    assert {word for line in lines[1:] for word in line.split()} >= {"held", "judged", "ack_abandoned", "cases.step"}
+
+
+def test_deadletters_of_nothing_says_so_and_a_long_list_says_that_there_are_more() -> None:
+    assert Ran("deadletters").out == "No dead letter matches.\n"
+    held(), held()
+    ran = Ran("deadletters", "--limit", "1", "--json")
+    assert (len(ran.data["dead_letters"]), ran.data["more"]) == (1, True)
+    assert "--limit 2" in Ran("deadletters", "--limit", "1").out
+    assert Ran("deadletters", "--limit", "0").code == 2
+    assert Ran("deadletters", "--workflow", "nonsense").code == 2
+
+
+def test_what_would_steer_a_terminal_is_shown_escaped() -> None:
+    evil = "\x1b[2J\r\nroot"
+    letter = held(activity=evil)
+    held(activity=evil, failure_delivered=True)
+    for ran in (Ran("deadletters"), Ran("redrive", str(letter.workflow_id), "1"), Ran("redrive", "--all")):
+        assert "\x1b" not in ran.out
+        assert "\r" not in ran.out
+
+
+def test_discard_of_many_closes_judged_ones_too() -> None:
+    of_every_kind()
+    ran = Ran("discard", "--all", *REASON, "--json")
+    assert (ran.code, ran.data["discarded"], ran.data["refused"]) == (1, 3, {"workflow_terminal": 1})
+
+
+def test_a_store_that_is_away_exits_3_whether_one_or_many_are_meant() -> None:
+    """DESIGN 11."""
+    letter = held()
+    before = everything()
+    with mock.patch.object(transaction, "_FIRST_WAIT", 0.0), failing(lambda n: True, Fault.LOST):
+        for arguments in ([str(letter.workflow_id), "1"], ["--all"]):
+            for verb in ("redrive", "discard"):
+                for dry in ([], ["--dry-run"]):
+                    ran = Ran(verb, *arguments, *REASON, *dry, "--json")
+                    assert (ran.code, ran.data["error"]["code"]) == (3, "store_unavailable")
+        assert Ran("deadletters").code == 3
+        assert Ran("pause", str(letter.workflow_id)).code == 3
+    assert everything() == before
+
+
+def test_a_store_that_goes_away_in_the_middle_exits_3_and_tells_what_was_done() -> None:
+    letters = [held() for _ in range(3)]
+    with mock.patch.object(transaction, "_FIRST_WAIT", 0.0), commits(lambda n: n > 1, Moment.BEFORE):
+        ran = Ran("redrive", "--all", "--json")
+    assert (ran.code, ran.data["redriven"], ran.data["refused"]) == (3, 1, {"store_unavailable": 2})
+    assert [one["workflow"] for one in ran.data["outcomes"]] == [str(letter.workflow_id) for letter in letters]
+
+
+def test_the_data_goes_to_stdout_and_nothing_else_does(subprocess_environment: dict[str, str]) -> None:
+    """DESIGN 11: data on stdout, logs on stderr, and the exit code, from a shell."""
+    letter, judged = held(), held(failure_delivered=True)
+    done = subprocess.run(
+        [sys.executable, "manage.py", "durable", "redrive", "--all", "--json"],
+        cwd=ROOT, env=subprocess_environment, capture_output=True, text=True, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    data = json.loads(done.stdout)
+    assert (data["redriven"], data["refused"]) == (1, {"already_judged": 1})
+    assert {one["workflow"] for one in data["outcomes"]} == {str(letter.workflow_id), str(judged.workflow_id)}
