@@ -17,7 +17,7 @@ from durable.errors import NotRegistered, OptionInvalid, WorkflowCancelled, Work
 from durable.flow import cancel as cancelling
 from durable.flow import look
 from durable.flow import signal as signalling
-from durable.kernel.limits import MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
+from durable.kernel.limits import MAX_DEDUP_LENGTH, MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.options import check_text
 from durable.kernel.registry import registry
 from durable.outcomes import CancelOutcome, Failure, Snapshot, WorkflowStatus
@@ -68,7 +68,7 @@ class Handle(Generic[R]):
         synchronous("handle.signal(...)", "handle.asignal(...)")
         check_text("signal name", name, MAX_SIGNAL_NAME_LENGTH)
         if dedup is not None:
-            check_text("dedup", dedup, settings.max_key_length)
+            check_text("dedup", dedup, MAX_DEDUP_LENGTH)
         stored = settings.codec().encode(payload, Any, path="payload")
         signalling.signal(self.id, name, payload=stored, dedup=dedup)
 

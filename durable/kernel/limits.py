@@ -7,6 +7,9 @@ from typing import Final
 MAX_NAME_LENGTH: Final = 200
 """Characters of a registered name: the width of the columns that hold it."""
 
+MAX_DEDUP_LENGTH: Final = 200
+"""Characters of a signal's `dedup`: it is indexed, and the column holds no more."""
+
 MAX_QUEUE_LENGTH: Final = 100
 """Characters of a queue name: the width of the columns that hold it."""
 
