@@ -55,6 +55,12 @@ class Plant:
         assert isinstance(outcome, Started)
         return outcome.workflow_id
 
+    def signal(self, workflow_id: uuid.UUID, name: str, payload: str) -> None:
+        """Send a signal with a text."""
+        from durable.flow import signal
+
+        signal.signal(workflow_id, name, payload=configured.codec().encode(payload, str, path="payload"))
+
     def burst(self, **options: Any) -> Any:
         """Run a worker here until nothing is due."""
         from durable.worker.modes import Mode

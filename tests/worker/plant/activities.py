@@ -38,6 +38,13 @@ def note(label: str) -> str:
     return label
 
 
+@activity(name="plant.note_async")
+async def note_async(label: str) -> str:
+    """Write an entry from the event loop."""
+    await Entry.objects.acreate(label=label)
+    return label
+
+
 @activity(name="plant.add")
 def add(one: int, two: int) -> int:
     """No database at all."""
@@ -206,3 +213,15 @@ def hold_pipe(arrived: str, opened: str, label: str) -> str:
     with Path(opened).open() as file:
         file.read()
     return label
+
+
+@activity(name="plant.stand")
+def stand(folder: str, label: str) -> str:
+    """Write an entry, tell by a pipe that this delivery is here, and wait at another pipe of this delivery."""
+    number = durable.activity_info().delivery
+    Entry.objects.create(label=label, amount=number)
+    with Path(folder, f"arrived-{number}").open("w") as file:
+        file.write("here\n")
+    with Path(folder, f"opened-{number}").open() as file:
+        file.read()
+    return f"{label} of delivery {number}"

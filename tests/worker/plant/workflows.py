@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
+import durable
 from durable import workflow
 from tests.worker.plant import activities
 
@@ -25,3 +26,19 @@ async def fan(label: str, width: int) -> int:
 async def hang() -> None:
     """A callback that never comes back, and uses no CPU time that a limit could see."""
     threading.Event().wait()
+
+
+@workflow(name="plant.journey")
+async def journey(label: str) -> str:
+    """A bit of everything: steps in a row and side by side, transactional ones among them, a timer and a signal."""
+    await activities.note.execute(f"{label} first")
+    await activities.write_once.execute(f"{label} booked")
+    await asyncio.gather(
+        activities.note.execute(f"{label} left"),
+        activities.write_once.execute(f"{label} middle"),
+        activities.note_async.execute(f"{label} right"),
+    )
+    await durable.sleep(0.05)
+    word: str = await durable.wait_for_signal("go")
+    await activities.write_once.execute(f"{label} {word}")
+    return f"{label} arrived"

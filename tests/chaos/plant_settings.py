@@ -1,0 +1,17 @@
+"""The plant's settings for workers that tests kill, freeze and watch: everything above debug goes to stderr."""
+
+from __future__ import annotations
+
+import os
+
+from tests.worker.plant_settings import *  # noqa: F403
+from tests.worker.plant_settings import DURABLE
+
+DURABLE = DURABLE | {"CONCURRENCY": 8, "NOTIFY": "PLANT_NOTIFY" in os.environ}
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(process)d %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"level": "INFO", "handlers": ["stderr"]},
+}

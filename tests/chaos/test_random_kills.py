@@ -1,0 +1,49 @@
+"""Workers die at random moments, and nothing is lost or recorded twice."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from tests.chaos import evidence
+from tests.chaos.fleet import FULL, Fleet, chance, pass_time, until
+from tests.worker.conftest import Plant
+from tests.worker.plant import workflows
+
+JOURNEYS, ROUNDS, MEMBERS = (500, 50, 3) if FULL else (200, 10, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_workers_killed_at_random_moments_lose_nothing_and_record_nothing_twice(plant: Plant, fleet: Fleet) -> None:
+    """BUGLOG S1, S4, S5: SIGKILL in the boot, in turns, in handlers, between effect and acknowledgement."""
+    rng = chance("random kills")
+    crew = [fleet.hire(PLANT_LEASE="1") for _ in range(MEMBERS)]
+    labels: dict[uuid.UUID, str] = {}
+    unsignalled: list[uuid.UUID] = []
+    for _ in range(ROUNDS):
+        for _ in range(JOURNEYS // ROUNDS):
+            label = f"journey {len(labels)}"
+            workflow_id = plant.start(workflows.journey, label)
+            labels[workflow_id] = label
+            unsignalled.append(workflow_id)
+        rng.shuffle(unsignalled)
+        while len(unsignalled) > JOURNEYS // ROUNDS:
+            plant.signal(unsignalled.pop(), "go", "home")
+        pass_time(rng.uniform(0, 2.5))
+        victim = rng.randrange(MEMBERS)
+        crew[victim].kill()
+        crew[victim] = fleet.hire(PLANT_LEASE="1")
+    for workflow_id in unsignalled:
+        plant.signal(workflow_id, "go", "home")
+    until(
+        lambda: not evidence.open_ones(labels),
+        within=120,
+        stuck=lambda: f"{evidence.what_is_stuck(labels)}\n{fleet.tails()}",
+    )
+    assert [member.stop() for member in crew] == [0] * MEMBERS
+    lost = evidence.lost_attempts()
+    print(f"{len(labels)} workflows, {ROUNDS} kills, lost deliveries: {dict(lost)}")
+    assert set(lost) <= {"worker_died", "lease_lost"}
+    evidence.assert_journeys_ended_well(labels)
