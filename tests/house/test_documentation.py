@@ -121,7 +121,7 @@ def test_every_option_and_verb_of_the_commands_is_documented() -> None:
 
 def test_every_exit_code_is_documented_and_no_other() -> None:
     from durable.management.verbs.answer import Exit as VerbExit
-    from durable.worker.worker import Exit as WorkerExit
+    from durable.worker.modes import Exit as WorkerExit
 
     of_the_worker, of_the_verbs = page("commands.md").split("## `manage.py durable VERB`")
     code = re.compile(r"^\| (\d+) \|", re.MULTILINE)
