@@ -7,7 +7,10 @@ from collections.abc import Callable
 from datetime import timedelta
 from threading import Event
 
+from django.db import Error as DatabaseFault
+
 from durable.flow import claim as claiming
+from durable.flow import release as releasing
 from durable.outcomes import Claim
 from durable.worker.delivery import Delivery
 from durable.worker.handlers import Handlers
@@ -23,15 +26,18 @@ SUSPECTS_LOOK = 1.0
 WAIT_FOR_RING = 5.0
 """Nothing is looked for while no slot is free; one that becomes free rings."""
 
-AHEAD = 3
-"""How many times the slots may be in flight, unwritten acknowledgements included."""
+IN_FLIGHT = 3
+"""How many times the room may be in flight, unwritten acknowledgements included."""
+
+NOT_BEGUN_FOR = 1.0
+"""What was claimed ahead and has not begun after so long (the handlers before it are slow) goes back uncounted."""
 
 WAIT_FOR_EMPTY = 0.25
 """The last delivery that ends rings as well; this only bounds what a missed ring could cost."""
 
 
 class Claims:
-    """Claims at most what can start at once, and holds it from the claim on.
+    """Claims what can start at once, and as much more as will within moments; holds all of it from the claim on.
 
     A suspect (a row whose worker died with it) is taken only while nothing else is in flight here, and nothing else is
     claimed until it has ended. So that suspects get their turn under constant load, a hint makes the loop stop claiming
@@ -62,6 +68,7 @@ class Claims:
         self._looked_at = 0.0
         self._suspended_since: float | None = None
         self._ordinary_until = 0.0
+        self._waiting_since = 0.0
         self.in_claim = False
         """A claim is being made: rows may be ours that nobody holds yet."""
         self.made = 0
@@ -85,19 +92,55 @@ class Claims:
             self._suspended_since = None
         return self._ordinary_step(now)
 
-    def _ordinary_step(self, now: float) -> float:
+    @property
+    def room(self) -> int:
+        """How many more deliveries are wanted now; 0 while enough of them wait for a slot. From any thread."""
+        ahead = self._handlers.ahead
+        if self._handlers.waiting > ahead // 2:
+            return 0
         # Ended handlers free their slots before their acknowledgements are written. Claims must not run ahead of those
         # without bound, nor starve them of SQLite's one write lock.
-        free = min(self._handlers.free, AHEAD * self._handlers.size - self._leases.count)
-        if free <= 0:
-            return WAIT_FOR_RING
-        if self._hold(lambda: self._claim(free)):
+        unwritten = IN_FLIGHT * (self._handlers.size + ahead) - self._leases.count
+        return max(0, min(self._handlers.free, unwritten))
+
+    def close(self) -> None:
+        """Give back what has not begun, uncounted. On the claim thread, at its end."""
+        try:
+            self._give_back()
+        except DatabaseFault as fault:  # still held: the worker's last words give it back
+            log.warning("give_back_failed", error=f"{type(fault).__qualname__}: {fault}", worker=self._worker)
+
+    def _ordinary_step(self, now: float) -> float:
+        room = self.room
+        if room <= 0:
+            return self._wait_for_slots(now)
+        if self._hold(lambda: self._claim(room)):
+            self._waiting_since = now
             return self._pace.worked()
         if self._empty() and now > max(self._looked_at + SUSPECTS_LOOK, self._ordinary_until):
             self._looked_at = now
             self._hinted = True
             return 0.0
         return self._pace.idle()
+
+    def _wait_for_slots(self, now: float) -> float:
+        """Rest until a slot is free. Others may run what waits here for too long."""
+        if not self._handlers.waiting:
+            return WAIT_FOR_RING
+        if now - self._waiting_since < NOT_BEGUN_FOR:
+            return NOT_BEGUN_FOR
+        self._give_back()
+        return WAIT_FOR_RING
+
+    def _give_back(self) -> None:
+        """Release the deliveries that have not begun. What can not be written stays held, for the end of the worker."""
+        waiting = self._handlers.take_back()
+        if waiting:
+            log.info("claimed_ahead_given_back", count=len(waiting), worker=self._worker)
+            releasing.release([delivery.claim for delivery in waiting])
+            for delivery in waiting:
+                delivery.settle()
+                self._leases.end(delivery)
 
     def _suspects_first(self, now: float) -> bool:
         """Whether ordinary claims are suspended for the sake of suspects, now."""

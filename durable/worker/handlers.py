@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -17,6 +19,7 @@ from durable.worker.async_pool import AsyncPool, interruptible
 from durable.worker.deadlines import Deadlines
 from durable.worker.delivery import Delivery, Settlement, Start
 from durable.worker.execute import AckFailed, Call, Outcome
+from durable.worker.foresight import Foresight
 from durable.worker.logs import get_logger, of_claim
 from durable.worker.pool import HandlerPool
 
@@ -24,10 +27,11 @@ log = get_logger("durable.worker.handlers")
 
 
 class Handlers:
-    """Runs deliveries, at most `concurrency` at once, sync and async ones together.
+    """Runs deliveries, at most `concurrency` at once, sync and async ones together; a few more may wait their turn.
 
     `finished` gets the outcome of each delivery that nothing else has decided about. `slot_freed` is called when
-    another delivery can be taken. A slot is taken by `dispatch`, and given back when the handler ends or has overrun.
+    another delivery can be taken. A slot is taken as a delivery starts, and given back when the handler ends or has
+    overrun. What waits has not begun, and can be taken back.
     """
 
     def __init__(
@@ -44,8 +48,10 @@ class Handlers:
         self._rng = rng
         self._lock = threading.Lock()
         self._busy: set[Delivery] = set()
+        self._waiting: deque[Delivery] = deque()
+        self._foresight = Foresight(concurrency)
         self._deadlines = Deadlines()
-        self.pool = HandlerPool(concurrency, work=self._run)
+        self.pool = HandlerPool(concurrency, work=self._run, more=self._next_sync)
         self._async_pool = AsyncPool(work=self._run_async)
 
     @property
@@ -54,26 +60,56 @@ class Handlers:
         return self._concurrency
 
     @property
+    def ahead(self) -> int:
+        """How many deliveries are worth taking beyond those that run, at the present pace."""
+        return self._foresight.ahead
+
+    @property
     def free(self) -> int:
         """How many more deliveries can be taken."""
         with self._lock:
-            return self._concurrency - len(self._busy)
+            return self._concurrency + self._foresight.ahead - len(self._busy) - len(self._waiting)
 
     @property
     def busy(self) -> int:
-        """How many slots are taken."""
+        """How many deliveries are here: running, or waiting for a slot."""
         with self._lock:
-            return len(self._busy)
+            return len(self._busy) + len(self._waiting)
+
+    @property
+    def waiting(self) -> int:
+        """How many deliveries wait for a slot."""
+        return len(self._waiting)
 
     def dispatch(self, delivery: Delivery) -> None:
-        """Take a slot and run a delivery."""
+        """Run a delivery, now or as soon as a slot is free."""
         with self._lock:
-            self._busy.add(delivery)
-        try:
-            is_async = registry.activity(delivery.claim.activity).is_async
-        except (NotRegistered, AlreadyRegistered):
-            is_async = False  # `prepare` says what is to become of it
-        (self._async_pool if is_async else self.pool).submit(delivery)
+            self._waiting.append(delivery)
+        self._fill()
+
+    def take_back(self) -> list[Delivery]:
+        """The deliveries that have not begun. None of them will."""
+        with self._lock:
+            waiting = list(self._waiting)
+            self._waiting.clear()
+        return waiting
+
+    def _fill(self) -> None:
+        """Start what waits while there are free slots."""
+        while (delivery := self._next_sync()) is not None:
+            self.pool.submit(delivery)
+
+    def _next_sync(self) -> Delivery | None:
+        """Give free slots to what waits, in order: start the async ones, and answer the first sync one."""
+        while True:
+            with self._lock:
+                if not self._waiting or len(self._busy) >= self._concurrency:
+                    return None
+                delivery = self._waiting.popleft()
+                self._busy.add(delivery)
+            if not _is_async(delivery):
+                return delivery
+            self._async_pool.submit(delivery)
 
     def close(self, seconds: float) -> None:
         """Stop taking work. Waits `seconds` at most for async handlers that were told to stop."""
@@ -84,6 +120,7 @@ class Handlers:
     # --- one delivery ---
 
     def _run(self, delivery: Delivery) -> None:
+        began = time.monotonic()
         try:
             hygiene.refresh()
             call = self._ready(delivery)
@@ -97,9 +134,11 @@ class Handlers:
             log.exception("delivery_raised", **of_claim(delivery.claim))
             self._finish(delivery, AckFailed(delivery.claim, describe(bug)))
         finally:
+            self._foresight.took(time.monotonic() - began)
             self._free(delivery)
 
     async def _run_async(self, delivery: Delivery) -> None:
+        began = time.monotonic()
         try:
             await self._async_pool.connections.refresh()
             call = self._ready(delivery)
@@ -115,7 +154,9 @@ class Handlers:
             log.exception("delivery_raised", **of_claim(delivery.claim))
             self._finish(delivery, AckFailed(delivery.claim, describe(bug)))
         finally:
+            self._foresight.took(time.monotonic() - began)
             self._free(delivery)
+            self._fill()
 
     def _ready(self, delivery: Delivery) -> Call | None:
         """Look once more whether it may start, decode, and start the clock. None when its fate is decided already."""
@@ -158,8 +199,16 @@ class Handlers:
         self._finished(delivery, outcome)
         self.pool.replace(delivery)
         self._free(delivery)
+        self._fill()
 
     def _free(self, delivery: Delivery) -> None:
         with self._lock:
             self._busy.discard(delivery)
         self._slot_freed()
+
+
+def _is_async(delivery: Delivery) -> bool:
+    try:
+        return registry.activity(delivery.claim.activity).is_async
+    except (NotRegistered, AlreadyRegistered):
+        return False  # `prepare` says what is to become of it

@@ -121,7 +121,7 @@ class Worker:
         self.housekeeping = Housekeeping(
             worker=self.name, queues=self._queues, folder=folder, ready=self._prepared, found=self._found
         )
-        self.claim_loop = Loop("claim", self.claims.step, wake=self._claim_wake)
+        self.claim_loop = Loop("claim", self.claims.step, wake=self._claim_wake, at_end=self.claims.close)
         self.turn_loop = Loop("turn", self.turns.step, wake=self._turn_wake, at_end=self.turns.close)
         self.lease_loop = Loop("lease", self.leases.beat)
         self.housekeeping_loop = Loop("housekeeping", self.housekeeping.step)
@@ -259,11 +259,13 @@ class Worker:
 
     def _slot_freed(self) -> None:
         self._freed.ring()
-        self._claim_wake.ring()
+        if self.claims.room:
+            self._claim_wake.ring()
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> None:
         self.leases.end(delivery)
-        self._claim_wake.ring()
+        if self.claims.room:
+            self._claim_wake.ring()
         match outcome:
             case Completed() | Committed():
                 self.tally.done += 1

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from durable.flow import claim as claiming
+from durable.flow import release as releasing
 from durable.outcomes import Claim
 from durable.worker import claims as claims_module
 from durable.worker.claims import Claims
-from durable.worker.delivery import Delivery
+from durable.worker.delivery import Delivery, Start
 from durable.worker.leases import Leases
 from durable.worker.wakeup import Pace, Wake
 from tests.worker.making import claim
@@ -23,18 +25,28 @@ class Slots:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.ahead = 0
         self.running: list[Delivery] = []
+        self.queued: list[Delivery] = []
 
     @property
     def free(self) -> int:
-        return self.size - len(self.running)
+        return self.size + self.ahead - self.busy
 
     @property
     def busy(self) -> int:
-        return len(self.running)
+        return len(self.running) + len(self.queued)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.queued)
 
     def dispatch(self, delivery: Delivery) -> None:
-        self.running.append(delivery)
+        (self.running if len(self.running) < self.size else self.queued).append(delivery)
+
+    def take_back(self) -> list[Delivery]:
+        taken, self.queued = self.queued, []
+        return taken
 
 
 class Floor:
@@ -51,6 +63,8 @@ class Floor:
         self.ready.set()
         monkeypatch.setattr(claiming, "claim", self._claim)
         monkeypatch.setattr(claiming, "claim_suspect", self._claim_suspect)
+        monkeypatch.setattr(releasing, "release", self._release)
+        self.released: list[int] = []
         monkeypatch.setattr(claims_module.time, "monotonic", lambda: self.now)  # type: ignore[attr-defined]
         handlers: Any = self.slots
         self.claims = Claims(
@@ -67,6 +81,9 @@ class Floor:
         self.limits.append(limit)
         taken, self.ordinary = self.ordinary[:limit], self.ordinary[limit:]
         return taken
+
+    def _release(self, claims: Sequence[Claim]) -> None:
+        self.released += [given.row_id for given in claims]
 
     def _claim_suspect(self, **rest: Any) -> list[Claim]:
         taken, self.suspects = self.suspects[:1], self.suspects[1:]
@@ -96,6 +113,53 @@ def test_it_claims_at_most_what_can_start(floor: Floor) -> None:
     floor.end(2)
     floor.claims.step()
     assert floor.limits == [3, 1]
+
+
+def test_quick_handlers_have_more_claimed_ahead_in_batches(floor: Floor) -> None:
+    floor.ordinary = [claim(row) for row in range(1, 30)]
+    floor.slots.ahead = 4
+    floor.claims.step()
+    assert floor.limits == [7]
+    assert floor.slots.waiting == 4
+    floor.slots.running.append(floor.slots.queued.pop(0))
+    floor.end(1)
+    assert floor.claims.step() > 0, "Enough of them wait: another claim would be a small one."
+    assert floor.limits == [7]
+    floor.slots.running.append(floor.slots.queued.pop(0))
+    floor.end(2)
+    floor.claims.step()
+    assert floor.limits == [7, 2]
+
+
+def test_what_was_claimed_ahead_is_held_from_the_claim_on(floor: Floor) -> None:
+    """BUGLOG X5."""
+    floor.ordinary = [claim(row) for row in range(1, 6)]
+    floor.slots.ahead = 2
+    floor.claims.step()
+    assert [delivery.claim.row_id for delivery in floor.leases.all()] == [1, 2, 3, 4, 5]
+
+
+def test_what_was_claimed_ahead_behind_handlers_that_turn_out_slow_goes_back(floor: Floor) -> None:
+    floor.ordinary = [claim(row) for row in range(1, 6)]
+    floor.slots.ahead = 2
+    floor.claims.step()
+    waiting = list(floor.slots.queued)
+    floor.claims.step()
+    assert floor.released == []
+    floor.now += claims_module.NOT_BEGUN_FOR
+    floor.claims.step()
+    assert floor.released == [4, 5]
+    assert [delivery.claim.row_id for delivery in floor.leases.all()] == [1, 2, 3]
+    assert all(delivery.begin() is Start.OVER for delivery in waiting)
+
+
+def test_what_has_not_begun_goes_back_at_the_end_of_the_loop(floor: Floor) -> None:
+    floor.ordinary = [claim(row) for row in range(1, 6)]
+    floor.slots.ahead = 2
+    floor.claims.step()
+    floor.claims.close()
+    assert floor.released == [4, 5]
+    assert floor.running() == [1, 2, 3]
 
 
 def test_nothing_is_claimed_before_the_start_is_in_order(floor: Floor) -> None:
