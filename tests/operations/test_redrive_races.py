@@ -216,7 +216,7 @@ def test_ending_a_workflow_against_dead_lettering_its_activity_many_times(
     driver.turn(limit=rounds)
     while driver.turn(limit=rounds).workflows:
         pass
-    claims = {c.workflow_id: c for c in driver.claim(limit=rounds)}
+    claims = {c.workflow_id: c for c in driver.claim(limit=rounds, lease_for=timedelta(days=1))}
     assert len(claims) == rounds
     start = Barrier(2)
 
