@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -141,7 +142,7 @@ def _page(request: HttpRequest, room: DeadLetterAdmin, asked: Asked, back: str, 
         "most_here": AT_MOST_HERE,
         "unserved": many and not _served(),
         "queue": QUEUE,
-        "filter_words": in_words(asked.wanted) if asked.wanted is not None else [],
+        "filter_words": _filter_words(asked),
         "named": _named(room, asked) if asked.keys is not None else [],
         "checkbox_name": ACTION_CHECKBOX_NAME,
         "could_go": ",".join(map(str, preview.could_go)) if asked.keys is not None and not preview.failed else None,
@@ -152,6 +153,15 @@ def _page(request: HttpRequest, room: DeadLetterAdmin, asked: Asked, back: str, 
         "longest_reason": LONGEST_REASON,
     }
     return room.answer(request, "durable/admin/confirm.html", str(asked.action.title), forms)
+
+
+def _filter_words(asked: Asked) -> list[str]:
+    """The filter without the ceiling, which the page tells in a sentence of its own."""
+    if asked.wanted is None:
+        return []
+    if asked.wanted.failed_before == asked.at:
+        return in_words(replace(asked.wanted, failed_before=None))
+    return in_words(asked.wanted)
 
 
 def _refused(preview: previews.Preview) -> int:

@@ -153,7 +153,7 @@ def searched(queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
 
 
 def in_words(wanted: DeadLetterFilter) -> list[str]:
-    """What a filter asks for, a sentence part each; nothing for all dead letters."""
+    """What a filter asks for, a sentence part each."""
     words: list[str] = []
     if wanted.workflow_id is not None:
         words.append(_("of workflow %(id)s") % {"id": wanted.workflow_id})

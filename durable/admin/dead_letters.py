@@ -12,10 +12,11 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
+from durable import clock
 from durable.admin import refusals, wording
 from durable.admin.actions import ACTIONS
 from durable.admin.bulk import bulk_list, bulk_page
@@ -31,16 +32,7 @@ class DeadLetterAdmin(Room):
 
     heavy = ("input", "options", "last_heartbeat")
     ordering = ("-dead_lettered_at", "-pk")
-    list_display = (
-        "activity_shown",
-        "judged_shown",
-        "cause_shown",
-        "tries",
-        "last_failure",
-        "first_failure",
-        "redriven",
-        "workflow_shown",
-    )
+    list_display = ("activity_shown", "why", "tries", "failed", "workflow_shown")
     list_filter: ClassVar[Any] = FILTERS
     search_fields = ("workflow",)
     search_help_text = gettext_lazy("The id or the key of a workflow, or a dispatch key.")
@@ -170,33 +162,29 @@ class DeadLetterAdmin(Room):
             wording.shortened(row.queue, 40),
         )
 
-    @admin.display(description=gettext_lazy("judged?"))
-    def judged_shown(self, row: Any) -> object:
-        return refusals.judged_badge(row)
-
-    @admin.display(description=gettext_lazy("cause"))
-    def cause_shown(self, row: Any) -> str:
-        return wording.cause(row.cause)
+    @admin.display(description=gettext_lazy("why"))
+    def why(self, row: Any) -> object:
+        return format_html(
+            '{}<span class="durable-line">{}</span>', wording.cause(row.cause), refusals.judged_badge(row)
+        )
 
     @admin.display(description=gettext_lazy("attempts"))
     def tries(self, row: Any) -> object:
-        return format_html(
-            '{}<span class="durable-below">{}</span>',
-            _("%(made)d of %(budget)d") % {"made": row.attempts, "budget": row.attempt_budget},
-            _("%(count)d deliveries") % {"count": row.deliveries},
-        )
+        lines = [ngettext("%(count)d delivery", "%(count)d deliveries", row.deliveries) % {"count": row.deliveries}]
+        if row.redrive_count:
+            lines.append(_("redriven %(count)d×") % {"count": row.redrive_count})
+        made = _("%(made)d of %(budget)d") % {"made": row.attempts, "budget": row.attempt_budget}
+        below = format_html_join("", '<span class="durable-quiet durable-below">{}</span>', ((line,) for line in lines))
+        return format_html("{}{}", made, below)
 
     @admin.display(description=gettext_lazy("last failure"))
-    def last_failure(self, row: Any) -> object:
-        return wording.moment_in_list(row.dead_lettered_at)
-
-    @admin.display(description=gettext_lazy("first failure"))
-    def first_failure(self, row: Any) -> object:
-        return wording.NOTHING if row.first_failed_at is None else wording.moment_in_list(row.first_failed_at)
-
-    @admin.display(description=gettext_lazy("redriven"))
-    def redriven(self, row: Any) -> object:
-        return f"{row.redrive_count}×" if row.redrive_count else wording.NOTHING
+    def failed(self, row: Any) -> object:
+        below = wording.relative(row.dead_lettered_at, clock.host_now(), units=1)
+        last = wording.moment_in_list(row.dead_lettered_at, below)
+        if row.first_failed_at is None:
+            return last
+        first = _("first %(moment)s") % {"moment": wording.short_moment(row.first_failed_at)}
+        return format_html('{}<span class="durable-quiet durable-below">{}</span>', last, first)
 
     @admin.display(description=gettext_lazy("workflow"))
     def workflow_shown(self, row: Any) -> object:

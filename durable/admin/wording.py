@@ -127,6 +127,15 @@ def moment_text(value: datetime) -> str:
     return dateformat.format(local, "j M Y, H:i:s")
 
 
+def short_moment(value: datetime) -> str:
+    """A moment as plain text, as short as a list has it."""
+    try:
+        local = value.astimezone(timezone.get_current_timezone())
+    except OverflowError:  # as above
+        local = value
+    return dateformat.format(local, "j M, H:i:s" if local.year == clock.host_now().year else "j M Y, H:i")
+
+
 def moment_in_list(value: datetime, below: str = "") -> SafeString:
     """A moment short enough for a column, with a quiet line below it: how far it is from now, if nothing else."""
     below = below or relative(value, clock.host_now(), units=1)
