@@ -8,7 +8,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.flow import transaction
-from durable.flow.steps import closing
+from durable.flow.steps import closing, reasons
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
 from durable.outcomes import CancelAnswer, CancelOutcome, OutboxStatus, WorkflowStatus
@@ -27,6 +27,7 @@ def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor_text: str = "") ->
     A single activity has no code that could: one that nobody has claimed is *done* at once, one that runs is asked
     through its worker.
     """
+    reasons.check(reason)
 
     def body(connection: BaseDatabaseWrapper) -> CancelOutcome:
         found = workflows.look(connection, [workflow_id]).get(workflow_id)

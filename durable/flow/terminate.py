@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.errors import WorkflowClosed, WorkflowNotFound
 from durable.flow import transaction
-from durable.flow.steps import closing
+from durable.flow.steps import actors, closing, reasons
 from durable.kernel.events import EventType
 from durable.logs import get_logger
 from durable.outcomes import WorkflowState, WorkflowStatus
@@ -24,10 +24,10 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
     one learns it at its next renewal.
 
     Commits together: the closing event (with reason, actor and what was left unread), the status, the settled rows.
-    Raises `WorkflowNotFound`, `WorkflowClosed`, `ValueError` for an empty reason.
+    Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason.
     """
-    if not reason.strip():
-        raise ValueError("Terminating a workflow needs a reason; it becomes part of the history.")
+    reasons.demand(reason, of="terminating a workflow")
+    _, actor_text = actors.identify(actor)
     mine = uuid.uuid4().hex
 
     def body(connection: BaseDatabaseWrapper) -> WorkflowState:
@@ -44,10 +44,10 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
             event=EventType.WORKFLOW_CANCELLED,
             status=WorkflowStatus.CANCELLED,
             at=clock.database_now(connection),
-            data={"reason": reason, "actor": str(actor or ""), "terminated": True, "request": mine},
+            data={"reason": reason, "actor": actor_text, "terminated": True, "request": mine},
         )
         return WorkflowState.TERMINATED
 
     state = transaction.own(body)
-    logger.info("workflow.terminated", workflow=str(workflow_id), reason=reason, actor=str(actor or ""))
+    logger.info("workflow.terminated", workflow=str(workflow_id), reason=reason, actor=actor_text)
     return state

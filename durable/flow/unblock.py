@@ -11,6 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow import transaction
+from durable.flow.steps import actors, reasons
 from durable.kernel.events import Event, EventType
 from durable.logs import get_logger
 from durable.outcomes import WorkflowState
@@ -28,6 +29,8 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
     Commits together: the event with actor and reason, the cleared mark, its messages given back. Raises
     `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`.
     """
+    reasons.check(reason)
+    _, actor_text = actors.identify(actor)
     tries: list[None] = []
 
     def body(connection: BaseDatabaseWrapper) -> WorkflowState:
@@ -45,7 +48,7 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
         event = Event(
             seq=workflow.last_seq + 1,
             type=EventType.WORKFLOW_UNBLOCKED,
-            data={"actor": str(actor or ""), "reason": reason},
+            data={"actor": actor_text, "reason": reason},
             recorded_at=at,
         )
         history.append(connection, [(workflow_id, event)])
@@ -54,7 +57,7 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
         return WorkflowState.UNBLOCKED
 
     state = transaction.own(body)
-    logger.info("workflow.unblocked", workflow=str(workflow_id), reason=reason, actor=str(actor or ""))
+    logger.info("workflow.unblocked", workflow=str(workflow_id), reason=reason, actor=actor_text)
     return state
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from durable.errors import WorkflowClosed, WorkflowNotFound
+from durable.errors import OptionInvalid, WorkflowClosed, WorkflowNotFound
 from durable.flow import signal, terminate
 from durable.models import Event, Message, OutboxRow
 from durable.outcomes import AckOutcome, WorkflowState
@@ -141,3 +141,13 @@ def test_of_a_termination_and_a_completion_at_once_one_ends_it(
         closings = [name for name in history(id) if name in ("workflow_completed", "workflow_cancelled")]
         assert closings == [f"workflow_{ended}"]
     assert items() == []
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "nul \0", "half \ud800"])
+def test_a_reason_that_is_empty_or_can_not_be_stored_is_refused_before_anything_is_written(reason: str) -> None:
+    """The error names the value; the workflow goes on."""
+    driver = Driver()
+    workflow_id = driver.start(cases.sequence, 1)
+    with pytest.raises(OptionInvalid, match="reason"):
+        terminate.terminate(workflow_id, reason=reason)
+    assert workflow(workflow_id).status == "running"
