@@ -64,14 +64,19 @@ class Member:
 
     def children(self) -> list[int]:
         """The processes that it has forked and not buried."""
-        return [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
+        return [
+            int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        ]
 
 
 class Fleet:
     """All worker processes of a test."""
 
     def __init__(self, environment: dict[str, str], folder: Path) -> None:
-        self._environment = environment | {"DJANGO_SETTINGS_MODULE": "tests.chaos.plant_settings", "TMPDIR": str(folder)}
+        self._environment = environment | {
+            "DJANGO_SETTINGS_MODULE": "tests.chaos.plant_settings",
+            "TMPDIR": str(folder),
+        }
         self._folder = folder
         self.members: list[Member] = []
 

@@ -1,0 +1,56 @@
+"""Children of a supervisor die at random moments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import uuid
+from contextlib import suppress
+
+import pytest
+
+from tests.chaos import evidence
+from tests.chaos.fleet import FULL, Fleet, chance, free_port, health_of, pass_time, until
+from tests.worker.conftest import Plant
+from tests.worker.plant import workflows
+
+KILLS = 100 if FULL else 30
+
+WITHOUT_BACK_OFF = """
+from durable.worker import supervisor
+supervisor.FIRST_WAIT = supervisor.LONGEST_WAIT = 0.05
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_children_killed_at_random_moments_are_replaced_and_the_probe_knows_how_many_live(
+    plant: Plant, fleet: Fleet
+) -> None:
+    """BUGLOG S8."""
+    rng = chance("supervised kills")
+    port = free_port()
+    parent = fleet.hire("--processes", "3", "--health", f"127.0.0.1:{port}", before=WITHOUT_BACK_OFF, PLANT_LEASE="1")
+    labels: dict[uuid.UUID, str] = {}
+    for number in range(KILLS):
+        label = f"journey {number}"
+        workflow_id = plant.start(workflows.journey, label)
+        labels[workflow_id] = label
+        plant.signal(workflow_id, "go", "home")
+        until(lambda: bool(parent.children()), within=60, stuck=fleet.tails)
+        with suppress(ProcessLookupError):
+            os.kill(rng.choice(parent.children()), signal.SIGKILL)
+        pass_time(rng.uniform(0, 0.5))
+    until(
+        lambda: not evidence.open_ones(labels),
+        within=100,
+        stuck=lambda: f"{evidence.what_is_stuck(labels)}\n{fleet.tails()}",
+    )
+    until(lambda: health_of(port) == (200, "ok\n"), within=60, stuck=lambda: f"{health_of(port)}\n{fleet.tails()}")
+    assert len(parent.children()) == 3
+    os.kill(parent.children()[0], signal.SIGKILL)
+    until(lambda: health_of(port)[0] == 503, within=60, stuck=fleet.tails)
+    until(lambda: health_of(port) == (200, "ok\n"), within=60, stuck=fleet.tails)
+    assert len(parent.children()) == 3
+    assert parent.stop() == 0
+    evidence.assert_journeys_ended_well(labels)
