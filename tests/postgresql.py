@@ -44,6 +44,10 @@ class Server:
         """The postmaster's process id, for tests that kill it."""
         return int(self.handle.get_pid())
 
+    def start_again(self) -> None:
+        """Start a stopped server with the data it had."""
+        self.handle.start()
+
     def stop(self) -> None:
         """Stop the server now. Its folder goes with this process."""
         self.handle.stop()

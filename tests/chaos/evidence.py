@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from durable.flow import look, prove
 from durable.kernel.events import Event, EventType
-from durable.models import FailedAttempt, Message, OutboxRow, WorkItem, Workflow
+from durable.models import FailedAttempt, Message, OutboxRow, Workflow, WorkItem
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.ledger.models import Entry
 

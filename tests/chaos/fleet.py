@@ -24,10 +24,15 @@ FULL = os.environ.get("DURABLE_TEST_FULL") == "1"
 MAIN = "import sys; from django.core.management import execute_from_command_line as main; main(sys.argv)"
 
 
+def tell(result: str) -> None:
+    """A line for whoever reads the run's output; pytest shows it with `-s`, and with a failure."""
+    sys.stdout.write(f"{result}\n")
+
+
 def chance(name: str) -> random.Random:
     """Randomness whose seed is printed; `DURABLE_TEST_SEED` repeats a run."""
     seed = int(os.environ.get("DURABLE_TEST_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
-    print(f"{name}: DURABLE_TEST_SEED={seed}")
+    tell(f"{name}: DURABLE_TEST_SEED={seed}")
     return random.Random(seed)
 
 

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from tests.chaos import evidence
-from tests.chaos.fleet import FULL, Fleet, chance, pass_time, until
+from tests.chaos.fleet import FULL, Fleet, chance, pass_time, tell, until
 from tests.worker.conftest import Plant
 from tests.worker.plant import workflows
 
@@ -44,6 +44,6 @@ def test_workers_killed_at_random_moments_lose_nothing_and_record_nothing_twice(
     )
     assert [member.stop() for member in crew] == [0] * MEMBERS
     lost = evidence.lost_attempts()
-    print(f"{len(labels)} workflows, {ROUNDS} kills, lost deliveries: {dict(lost)}")
+    tell(f"{len(labels)} workflows, {ROUNDS} kills, lost deliveries: {dict(lost)}")
     assert set(lost) <= {"worker_died", "lease_lost"}
     evidence.assert_journeys_ended_well(labels)

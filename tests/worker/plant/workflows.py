@@ -42,3 +42,11 @@ async def journey(label: str) -> str:
     word: str = await durable.wait_for_signal("go")
     await activities.write_once.execute(f"{label} {word}")
     return f"{label} arrived"
+
+
+@workflow(name="plant.around")
+async def around(folder: str, label: str) -> None:
+    """A note before and a note after an activity that the test holds."""
+    await activities.note.execute(f"{label} before")
+    await activities.stand.execute(folder, label)
+    await activities.note.execute(f"{label} after")

@@ -1,0 +1,106 @@
+"""PostgreSQL ends sessions under a working worker, and counts them."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from tests.chaos import evidence
+from tests.chaos.fleet import FULL, Fleet, chance, pass_time, until
+from tests.chaos.test_frozen_worker import Stand
+from tests.worker.conftest import Plant
+from tests.worker.plant import activities, workflows
+from tests.worker.test_threads import running
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("DURABLE_TEST_DATABASE") != "postgresql", reason="sessions of a server's"
+)
+
+BLOWS = 60 if FULL else 12
+OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+
+def sessions() -> int:
+    """How many sessions others have on this database."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) {OTHERS}")
+        count: int = cursor.fetchone()[0]
+        return count
+
+
+def end_all_sessions() -> None:
+    """End all but the test's own."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT pg_terminate_backend(pid) {OTHERS}")
+
+
+def test_sessions_that_end_between_two_activities_cost_a_counted_attempt_at_most(
+    plant: Plant, fleet: Fleet, tmp_path: Path
+) -> None:
+    """BUGLOG C1: and the worker stays."""
+    stand = Stand(tmp_path, deliveries=1)
+    worker = fleet.hire()
+    workflow_id = plant.start(workflows.around, str(tmp_path), "a")
+    stand.wait_for_arrival(1)
+    end_all_sessions()
+    stand.let_go(1)
+    until(
+        lambda: not evidence.open_ones([workflow_id]),
+        within=60,
+        stuck=lambda: f"{evidence.what_is_stuck([workflow_id])}\n{fleet.tails()}",
+    )
+    assert plant.labels() == ["a before", "a", "a after"]
+    assert sum(evidence.lost_attempts().values()) <= 1
+    evidence.assert_nothing_is_left()
+    assert worker.stop() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_sessions_ended_again_and_again_lose_nothing_and_record_nothing_twice(plant: Plant, fleet: Fleet) -> None:
+    """BUGLOG C1: at random moments, in turns, claims, handlers, acknowledgements and commits."""
+    rng = chance("sessions")
+    crew = [fleet.hire(PLANT_LEASE="2") for _ in range(2)]
+    labels: dict[uuid.UUID, str] = {}
+    for _ in range(BLOWS):
+        for _ in range(8):
+            label = f"journey {len(labels)}"
+            workflow_id = plant.start(workflows.journey, label)
+            labels[workflow_id] = label
+            plant.signal(workflow_id, "go", "home")
+        pass_time(rng.uniform(0, 1))
+        end_all_sessions()
+    until(
+        lambda: not evidence.open_ones(labels),
+        within=120,
+        stuck=lambda: f"{evidence.what_is_stuck(labels)}\n{fleet.tails()}",
+    )
+    assert [member.process.poll() for member in crew] == [None, None]
+    evidence.assert_journeys_ended_well(labels)
+    assert [member.stop() for member in crew] == [0, 0]
+
+
+def test_a_worker_has_no_more_sessions_than_threads(plant: Plant, fleet: Fleet) -> None:
+    """BUGLOG C2: after 200 sync activities; and none when it has stopped."""
+    ids = [plant.enqueue(activities.note, f"b{number}") for number in range(200)]
+    worker = fleet.hire()
+    until(lambda: not evidence.open_ones(ids), within=60, stuck=lambda: evidence.what_is_stuck(ids))
+    threads = len(list(Path(f"/proc/{worker.process.pid}/task").iterdir()))
+    assert 0 < sessions() <= threads + 2
+    assert worker.stop() == 0
+    until(lambda: sessions() == 0, within=30, stuck=fleet.tails)
+
+
+def test_a_worker_that_ran_in_a_thread_leaves_no_session_that_would_hold_up_dropping_the_database(
+    plant: Plant,
+) -> None:
+    """BUGLOG C2."""
+    ids = [plant.enqueue(activities.note, f"c{number}") for number in range(50)]
+    ids += [plant.enqueue(activities.note_async, f"d{number}") for number in range(5)]
+    with running():
+        until(lambda: not evidence.open_ones(ids), within=60, stuck=lambda: evidence.what_is_stuck(ids))
+    until(lambda: sessions() == 0, within=30, stuck=lambda: f"{sessions()} sessions")
