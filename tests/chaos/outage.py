@@ -54,7 +54,7 @@ class Site:
     def ask(self, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Rows, as somebody sees them who has nothing to do with the engine."""
         with psycopg.connect(host=self.server.socket_directory, user="postgres", dbname=DATABASE) as connection:
-            return connection.execute(query, parameters).fetchall()  # type: ignore[arg-type]
+            return connection.execute(query, parameters).fetchall()
 
     def is_completed(self, workflow_id: uuid.UUID) -> bool:
         """Whether it has ended well."""
