@@ -14,8 +14,10 @@ from durable.activities import BulkJob, BulkVerb, words_of
 from durable.admin.actions import Asked
 from durable.admin.previews import letters
 from durable.admin.telling import Told, gone, tell
+from durable.conf import settings
 from durable.errors import KeyTaken, RedriveRefused, WorkflowNotFound
 from durable.flow import look
+from durable.models import Redrive
 from durable.operations import discard_many, redrive_many
 from durable.workflows import change_dead_letters
 
@@ -55,7 +57,8 @@ def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | No
     changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
     logbook.note_dead_letters(request.user, changed, words_of(asked.action.verb, asked.reason))
     told = [Told(row.pk, row.activity, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
-    tell(request, room, asked, told + [gone(key) for key in missing])
+    told += [gone(key) for key in missing]
+    tell(request, room, asked, told, before=_done_before(asked, told))
     return None
 
 
@@ -70,6 +73,15 @@ def _change(request: HttpRequest, asked: Asked, rows: Sequence[Any]) -> Sequence
             return discard_many(rows, reason=asked.reason, then=then, actor=request.user, request=asked.request_id)
         case _:
             assert_never(asked.action.verb)
+
+
+def _done_before(asked: Asked, told: Sequence[Told]) -> int:
+    """How many rows this form has moved when it was sent before, beside those that were met again just now."""
+    if asked.wanted is None:
+        return 0
+    audits = Redrive.objects.using(settings.database_alias).filter(request=asked.request_id)
+    rows = set(audits.values_list("outbox_row_id", flat=True)[: 2 * AT_MOST_HERE])
+    return len(rows - {each.key for each in told})
 
 
 def _begun_before(asked: Asked) -> HandedOver | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import DatabaseError, InterfaceError
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from durable.admin import refusals
 from durable.admin.actions import Action, Asked
@@ -44,6 +45,15 @@ class Preview:
     failed: bool = False
     capped: bool = False
     could_go: Sequence[int] = ()
+
+    @property
+    def total_words(self) -> str:
+        """How many are meant, in words."""
+        if not self.total:
+            return _("All dead letters that match")
+        return ngettext("%(count)s dead letter", "%(count)s dead letters", 1 if self.total == "1" else 2) % {
+            "count": self.total
+        }
 
     @property
     def pointless(self) -> bool:

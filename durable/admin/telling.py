@@ -38,9 +38,9 @@ class Told:
     outcome: Outcome
 
 
-def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[Told]) -> None:
+def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[Told], *, before: int) -> None:
     """Add the messages: what was done, each kind of refusal with its reason and what to do next, what changed since
-    the preview.
+    the preview. `before` rows do not match any more because this very form has moved them.
     """
     done = [told for told in outcomes if not isinstance(told.outcome, RedriveRefused)]
     if done:
@@ -52,10 +52,14 @@ def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[Told
     for (code, words), refused in kinds.items():
         level = {"already_done": messages.INFO, "store_unavailable": messages.ERROR}.get(code, messages.WARNING)
         messages.add_message(request, level, _refused(room, words, refused, code))
-    changed = _changed(room, asked, outcomes, len(done))
+    if before:
+        words = refusals.of_code("already_done")
+        text = ngettext("%(count)s was already done. %(why)s", "%(count)s were already done. %(why)s", before)
+        messages.info(request, text % {"count": f"{before:,}", "why": words.why})
+    changed = "" if before else _changed(room, asked, outcomes, len(done))
     if changed:
         messages.warning(request, changed)
-    if not outcomes:
+    if not outcomes and not before:
         messages.info(request, _("Nothing matched any more, so nothing was done."))
 
 

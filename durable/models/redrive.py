@@ -9,7 +9,10 @@ from durable.models.fields import MomentField
 
 
 class Redrive(models.Model):
-    """Who gave a dead letter back, or closed it, when and why. Appended, kept; survives its actor."""
+    """Who gave a dead letter back, or closed it, when and why. Appended, kept; survives its actor.
+
+    `request` is the form or the piece of work that asked for it, where there is one: under it each row moves once.
+    """
 
     id = models.UUIDField(primary_key=True, editable=False)
     outbox_row = models.ForeignKey(
@@ -22,6 +25,7 @@ class Redrive(models.Model):
     mode = models.CharField(max_length=20)
     reason = models.TextField(default="", blank=True)
     was_judged = models.BooleanField()
+    request = models.UUIDField(null=True, blank=True)
     at = MomentField()
 
     class Meta:
@@ -32,6 +36,9 @@ class Redrive(models.Model):
             models.Index(fields=["outbox_row", "-at"], name="durable_redrive_of_row"),
             models.Index(fields=["-at", "-id"], name="durable_redrive_at"),
             models.Index(fields=["mode", "-at", "-id"], name="durable_redrive_mode"),
+            models.Index(
+                fields=["request"], condition=models.Q(request__isnull=False), name="durable_redrive_of_request"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -15,6 +15,7 @@ class Worker(models.Model):
     started_at = MomentField()
     beat_at = MomentField()
     version = models.CharField(max_length=64)
+    wakes_by = models.CharField(max_length=40, default="", blank=True)
 
     class Meta:
         verbose_name = "worker"

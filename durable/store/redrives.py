@@ -135,6 +135,7 @@ class Audit:
     mode: str
     reason: str
     was_judged: bool
+    request: uuid.UUID | None = None
 
 
 def record(connection: BaseDatabaseWrapper, audit: Audit) -> None:
@@ -142,8 +143,9 @@ def record(connection: BaseDatabaseWrapper, audit: Audit) -> None:
     now, params = clock.now_sql(connection)
     sql.execute(
         connection,
-        "INSERT INTO durable_redrive (id, outbox_row_id, actor_id, actor_text, mode, reason, was_judged, at) "
-        f"VALUES (%s, %s, %s, %s, %s, %s, %s, {now})",
+        "INSERT INTO durable_redrive "
+        "(id, outbox_row_id, actor_id, actor_text, mode, reason, was_judged, request, at) "
+        f"VALUES (%s, %s, %s, %s, %s, %s, %s, %s, {now})",
         [
             sql.param(connection, audit.id),
             audit.row_id,
@@ -152,6 +154,7 @@ def record(connection: BaseDatabaseWrapper, audit: Audit) -> None:
             audit.mode,
             audit.reason,
             audit.was_judged,
+            None if audit.request is None else sql.param(connection, audit.request),
             *params,
         ],
     )

@@ -86,7 +86,9 @@ def confirm(client: Client, page: Any, **answers: str) -> Any:
 
 def said(response: Any) -> list[str]:
     """The messages of a page, without markup."""
-    return [html.unescape(re.sub(r"<[^>]+>", "", str(message))) for message in response.context["messages"]]
+    found = re.search(r'<ul class="messagelist">(.*?)</ul>', response.text, re.DOTALL)
+    messages = re.findall(r"<li[^>]*>(.*?)</li>", found[1], re.DOTALL) if found else []
+    return [html.unescape(re.sub(r"<[^>]+>", "", message)).strip() for message in messages]
 
 
 def act(client: Client, action: str, *rows: Any, query: str = "", **answers: str) -> list[str]:

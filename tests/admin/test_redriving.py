@@ -217,7 +217,7 @@ def test_attempts_and_errors_so_far_stay_readable_after_a_redrive(redriver: Clie
     """BUGLOG A9, A10."""
     from tests import factories
 
-    row = letter(attempts=5)
+    row = letter(attempts=5, activity="of.no_project")
     factories.FailedAttemptFactory(outbox_row=row, number=5)
     act(redriver, "redrive", row)
     text = redriver.get(one_url(row, "redrive").replace("/redrive/", "/change/")).text

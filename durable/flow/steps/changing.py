@@ -89,7 +89,9 @@ class Change(ABC, Generic[A]):
 
     def record(self, connection: BaseDatabaseWrapper, row_id: int, *, mode: str, was_judged: bool) -> None:
         """Append the audit row."""
-        audit = Audit(self.audit_id, row_id, self.actor_id, self.actor_text, mode, self.reason, was_judged)
+        audit = Audit(
+            self.audit_id, row_id, self.actor_id, self.actor_text, mode, self.reason, was_judged, self.request
+        )
         redrives.record(connection, audit)
 
     def marker(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, type: EventType, **data: Any) -> Event:

@@ -1,0 +1,75 @@
+"""Discard by the admin: closed for good, with a reason, and with what becomes of a workflow that still waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+
+from durable.models import Message, Redrive
+from tests.admin.dead_letters import act, choose, confirm, fresh, letter, one_url, said, status
+
+pytestmark = pytest.mark.django_db
+Staff = Callable[..., Client]
+
+
+@pytest.fixture
+def discarder(staff: Staff) -> Client:
+    """Somebody who may look and discard, and nothing else."""
+    return staff("view_deadletter", "discard_deadletter")
+
+
+@pytest.mark.parametrize(("then", "told"), [("fail", ["failed"]), ("cancel", ["cancel", "failed"])])
+def test_a_workflow_that_waits_is_told_what_was_chosen(discarder: Client, then: str, told: list[str]) -> None:
+    row = letter()
+    (message,) = act(discarder, "discard", row, reason="paid by hand", then=then)
+    assert message.startswith("1 dead letter was discarded. It will not run again.")
+    assert (status(row), fresh(row).discarded_at is not None) == ("cancelled", True)
+    assert list(Message.objects.order_by("pk").values_list("kind", flat=True)) == told
+    assert (Redrive.objects.get().mode, Redrive.objects.get().actor_text) == (f"discard_{then}", "staff")
+    assert LogEntry.objects.get().get_change_message() == "Discarded: paid by hand"
+
+
+def test_a_judged_one_is_only_closed(discarder: Client) -> None:
+    row = letter(failure_delivered=True)
+    page = choose(discarder, "discard", row)
+    assert "0 of them are not judged: their workflow still waits. 1 are judged." in page.text
+    act(discarder, "discard", row, reason="done")
+    assert status(row) == "cancelled"
+    assert not Message.objects.exists()
+
+
+def test_it_needs_a_reason(discarder: Client) -> None:
+    row = letter()
+    again = confirm(discarder, choose(discarder, "discard", row), reason=" ")
+    assert "this needs a reason" in again.text
+    assert status(row) == "failed"
+
+
+def test_it_asks_what_becomes_of_the_workflow_and_takes_no_other_answer(discarder: Client) -> None:
+    row = letter()
+    page = choose(discarder, "discard", row)
+    assert page.text.count('name="then"') == 2
+    again = confirm(discarder, page, reason="x", then="explode")
+    assert "Please choose what is to become" in again.text
+    assert status(row) == "failed"
+
+
+def test_a_second_discard_of_another_form_is_refused_with_what_happened(discarder: Client) -> None:
+    """BUGLOG A6."""
+    row = letter()
+    first, second = choose(discarder, "discard", row), choose(discarder, "discard", row)
+    confirm(discarder, first, reason="paid by hand")
+    assert said(confirm(discarder, second, reason="me too"))[0].startswith("1 was refused. It was discarded meanwhile")
+    assert Redrive.objects.count() == 1
+
+
+def test_its_page_stays_readable(discarder: Client) -> None:
+    row = letter()
+    act(discarder, "discard", row, reason="paid by hand")
+    text = discarder.get(one_url(row, "discard").replace("/discard/", "/change/")).text
+    assert "It is closed and will not run again." in text
+    assert "paid by hand" in text
+    assert "durable-button-off" in text

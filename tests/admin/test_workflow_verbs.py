@@ -1,0 +1,186 @@
+"""What staff do to a workflow: the same functions as from Python, a question before and a message after each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.db import OperationalError
+from django.test import Client
+from django.urls import reverse
+
+from durable.kernel.events import EventType
+from durable.models import Event, Message, OutboxRow, Workflow
+from tests import factories
+from tests.admin.conftest import page_of
+from tests.admin.dead_letters import said
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def workflow() -> Workflow:
+    """A running workflow with its first event."""
+    made: Workflow = factories.WorkflowFactory()
+    factories.history_of(made, length=1)
+    return made
+
+
+def send(client: Client, verb: str, workflow: Workflow, **form: str) -> Any:
+    """Send the form of a verb, and follow."""
+    return client.post(reverse(f"admin:durable_workflow_{verb}", args=[workflow.pk]), form, follow=True)
+
+
+def told(client: Client, verb: str, workflow: Workflow, **form: str) -> str:
+    """The message that comes of it."""
+    (message,) = said(send(client, verb, workflow, **form))
+    return message
+
+
+def last_event(workflow: Workflow) -> Event:
+    return Event.objects.filter(workflow_id=workflow.pk).order_by("-seq")[0]
+
+
+def test_terminate_ends_it_with_reason_and_actor(root: Client, workflow: Workflow) -> None:
+    row = factories.OutboxRowFactory(workflow=workflow)
+    assert told(root, "terminate", workflow, reason="stuck") == (
+        "The workflow was terminated. Its activities are closed."
+    )
+    workflow.refresh_from_db()
+    event = last_event(workflow)
+    assert (workflow.status, event.data["reason"], event.data["actor"]) == ("cancelled", "stuck", "root")
+    assert OutboxRow.objects.get(pk=row.pk).status == "cancelled"
+    assert LogEntry.objects.get().get_change_message() == "Terminated: stuck"
+    again = told(root, "terminate", workflow, reason="stuck")
+    assert again == "Nothing was changed: this workflow has already ended (cancelled)."
+
+
+def test_terminate_needs_a_reason(root: Client, workflow: Workflow) -> None:
+    assert "this needs a reason" in send(root, "terminate", workflow).text
+    workflow.refresh_from_db()
+    assert workflow.status == "running"
+
+
+def test_pause_and_resume_with_typed_answers_when_it_is_so_already(root: Client, workflow: Workflow) -> None:
+    assert told(root, "pause", workflow, reason="the bank is away").startswith("The workflow is paused.")
+    assert (last_event(workflow).type, last_event(workflow).data["actor"]) == (EventType.WORKFLOW_PAUSED, "root")
+    assert told(root, "pause", workflow) == "Nothing was changed: It is paused already."
+    assert told(root, "resume", workflow) == "The workflow goes on."
+    assert last_event(workflow).type == EventType.WORKFLOW_RESUMED
+    assert told(root, "resume", workflow) == "Nothing was changed: It is not paused."
+    assert Event.objects.filter(workflow_id=workflow.pk).count() == 3
+
+
+def test_unblock(root: Client, workflow: Workflow) -> None:
+    assert told(root, "unblock", workflow) == "Nothing was changed: the workflow is not blocked."
+    Workflow.objects.update(blocked_reason="the code has changed")
+    assert told(root, "unblock", workflow, reason="deployed").startswith("The workflow's code tries again.")
+    workflow.refresh_from_db()
+    assert (workflow.blocked_reason, last_event(workflow).data["reason"]) == ("", "deployed")
+
+
+def test_cancel_asks_the_workflow_once(root: Client, workflow: Workflow) -> None:
+    for _ in range(2):
+        assert told(root, "cancel", workflow, reason="changed my mind").startswith("The workflow was asked to cancel.")
+    message = Message.objects.get()
+    assert json.loads(message.payload) == {"actor": "root", "reason": "changed my mind"}
+
+
+def test_cancel_of_what_is_over_says_so(root: Client) -> None:
+    ended = factories.WorkflowFactory(status="completed")
+    assert told(root, "cancel", ended) == "It was already over (completed), so there was nothing to cancel."
+
+
+def test_cancel_of_a_single_activity_that_nobody_has_is_done_at_once(root: Client, workflow: Workflow) -> None:
+    Workflow.objects.update(single=True)
+    factories.OutboxRowFactory(workflow=workflow)
+    assert told(root, "cancel", workflow) == "It is cancelled."
+
+
+def test_a_signal_carries_json(root: Client, workflow: Workflow) -> None:
+    text = told(root, "signal", workflow, signal="approval", payload='{"ok": true}')
+    assert text == "The signal “approval” was accepted. The workflow takes it at its next step."
+    sent = json.loads(Message.objects.get().payload)
+    assert (sent["name"], json.loads(sent["payload"])) == ("approval", {"ok": True})
+
+
+@pytest.mark.parametrize(
+    ("form", "problem"),
+    [({}, "give the signal&#x27;s name"), ({"signal": "a", "payload": "{no"}, "has to be JSON"),
+     ({"signal": "x" * 300}, "signal name"), ({"signal": "a", "payload": '"\\u0000"'}, "payload")],
+)  # fmt: skip
+def test_a_signal_that_can_not_be_sent_is_asked_for_again(
+    root: Client, workflow: Workflow, form: dict[str, str], problem: str
+) -> None:
+    response = send(root, "signal", workflow, **form)
+    assert 'role="alert"' in response.text
+    assert problem in response.text
+    assert not Message.objects.exists()
+
+
+def test_a_form_that_is_sent_twice_is_done_once(root: Client, workflow: Workflow) -> None:
+    """BUGLOG A12: also after the workflow has taken the first signal."""
+    page = root.get(reverse("admin:durable_workflow_signal", args=[workflow.pk]))
+    form = {"request_id": page.context["request_id"], "signal": "approval"}
+    send(root, "signal", workflow, **form)
+    Message.objects.all().delete()
+    assert told(root, "signal", workflow, **form) == "This was already done: the same form was sent before."
+    assert not Message.objects.exists()
+    assert LogEntry.objects.count() == 1
+
+
+def test_two_forms_at_the_same_moment_leave_one_signal(root: Client, workflow: Workflow) -> None:
+    page = root.get(reverse("admin:durable_workflow_signal", args=[workflow.pk]))
+    form = {"request_id": page.context["request_id"], "signal": "approval"}
+    send(root, "signal", workflow, **form)
+    session = root.session
+    session.clear()
+    root.force_login(page.wsgi_request.user)  # a session that has not yet heard of the first
+    send(root, "signal", workflow, **form)
+    assert Message.objects.count() == 1
+
+
+def test_what_does_not_fit_the_state_is_no_button_or_says_why(root: Client, workflow: Workflow) -> None:
+    def links(verb: str) -> bool:
+        url = reverse(f"admin:durable_workflow_{verb}", args=[workflow.pk])
+        return f'href="{url}"' in root.get(page_of(workflow)).text
+
+    assert (links("pause"), links("resume"), links("unblock"), links("terminate")) == (True, False, False, True)
+    Workflow.objects.update(status="paused", blocked_reason="x")
+    assert (links("pause"), links("resume"), links("unblock")) == (False, True, True)
+    Workflow.objects.update(status="failed", closed_at=factories.now())
+    assert not any(links(verb) for verb in ("pause", "resume", "unblock", "terminate", "cancel", "signal"))
+    assert "This workflow has ended (failed)." in root.get(page_of(workflow)).text
+
+
+@pytest.mark.parametrize("verb", ["cancel", "terminate", "pause", "signal"])
+def test_a_database_that_does_not_answer_is_told(root: Client, workflow: Workflow, verb: str) -> None:
+    from durable.admin import workflow_verbs
+
+    kind = workflow_verbs.VERBS[verb]
+
+    def away(*args: Any) -> Any:
+        raise OperationalError("gone")
+
+    broken = {**workflow_verbs.VERBS, verb: mock.Mock(wraps=kind, carry_out=away, reason=kind.reason)}
+    for name in ("name", "label", "title", "explained", "tone", "permission"):
+        setattr(broken[verb], name, getattr(kind, name))
+    with mock.patch.object(workflow_verbs, "VERBS", broken):
+        assert "The database did not answer" in told(root, verb, workflow, reason="x", signal="a")
+    assert not LogEntry.objects.exists()
+
+
+def test_a_workflow_that_is_not_there_leads_back(root: Client) -> None:
+    url = reverse("admin:durable_workflow_terminate", args=[factories.ordered_uuid()])
+    assert "doesn’t exist" in root.post(url, {"reason": "x"}, follow=True).text
+
+
+def test_verbs_answer_nothing_but_questions_and_forms(root: Client, workflow: Workflow) -> None:
+    url = reverse("admin:durable_workflow_terminate", args=[workflow.pk])
+    for method in ("put", "delete", "patch"):
+        call: Callable[..., Any] = getattr(root, method)
+        assert call(url).status_code == 403
