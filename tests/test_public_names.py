@@ -30,7 +30,7 @@ def test_nothing_public_is_there_that_is_not_on_the_list():
 
 def test_every_error_that_callers_meet_is_exported():
     """Refusals of redrive go with `durable.operations`; the rest never leaves the engine."""
-    inside = {"PoisonTurn", "StackExhausted", "TokenMissing", "TransactionLeftOpen"}
+    inside = {"PoisonTurn", "StackExhausted", "TokenMissing", "TransactionLeftOpen", "TransactionSpoilt"}
     expected = {
         name
         for name, value in vars(errors).items()

@@ -31,6 +31,7 @@
     ├── PoisonTurn                     a turn used more CPU time than it may
     ├── TokenMissing                   the delivery belongs to somebody else by now
     ├── TransactionLeftOpen            an activity ended inside a transaction that it had begun
+    ├── TransactionSpoilt              a transactional activity left nothing that could be committed
     ├── RedriveRefused                 an operator's redrive or discard was refused
     │   ├── WorkflowTerminal           workflow_terminal
     │   ├── HistoryRecordsOutcome      history_records_outcome
@@ -71,6 +72,7 @@ from durable.errors.usage import (
     PayloadError,
     PayloadTooLarge,
     TransactionLeftOpen,
+    TransactionSpoilt,
     UsageError,
 )
 from durable.errors.workflows import (
@@ -118,6 +120,7 @@ __all__ = [
     "StoreUnavailable",
     "TokenMissing",
     "TransactionLeftOpen",
+    "TransactionSpoilt",
     "UsageError",
     "WorkflowBlocked",
     "WorkflowCancelled",

@@ -157,3 +157,15 @@ class TransactionLeftOpen(DurableError):
             f"{activity} left a transaction open on {', '.join(aliases)}; it was rolled back and the connection closed."
             " End each transaction inside the activity: use `with transaction.atomic():`."
         )
+
+
+class TransactionSpoilt(DurableError):
+    """A transactional activity returned, but its transaction can not be committed with its completion any more."""
+
+    def __init__(self, activity: str, what: str) -> None:
+        self.activity = activity
+        self.what = what
+        super().__init__(
+            f"{activity} {what}, so that its writes and its completion can not be committed together. "
+            "Put what may fail, or be undone, into `with transaction.atomic():`, and leave the rest of it alone."
+        )

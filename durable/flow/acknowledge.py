@@ -57,13 +57,13 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
 
     The token is looked at without a lock first and taken last. Answers `TOKEN_MISSING`, with nothing written, when it
     is gone at either look: that is also what a retry finds behind a commit that did not say so. An error of the handler
-    rolls everything back and is raised.
+    rolls everything back and is raised; so is `TransactionSpoilt`, of one that left nothing which could be committed.
     """
 
     def body(connection: BaseDatabaseWrapper) -> AckOutcome:
         if not work_items.holds(connection, claim.row_id, claim.token):
             return AckOutcome.TOKEN_MISSING
-        ending = handler()
+        ending = transaction.lent(connection, handler, to=claim.activity)
         transaction.bound_waits(connection)
         outcome = _write(connection, [ending])[0]
         if outcome is AckOutcome.TOKEN_MISSING:

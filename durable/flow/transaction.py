@@ -18,7 +18,7 @@ from django.db import InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import StoreUnavailable
+from durable.errors import StoreUnavailable, TransactionSpoilt
 from durable.logs import get_logger
 
 T = TypeVar("T")
@@ -223,6 +223,73 @@ def joined_steps(body: Callable[[BaseDatabaseWrapper], T]) -> T:
             return body(connection)
     with _immediate(connection), transaction.atomic(using=connection.alias):
         return body(connection)
+
+
+class Session(Enum):
+    """What the driver says about a connection's transaction, whatever Django believes."""
+
+    NONE = "no transaction"
+    OPEN = "in a transaction"
+    ABORTED = "in a transaction that can only be rolled back"
+    GONE = "no connection"
+
+
+_LIBPQ = {0: Session.NONE, 1: Session.OPEN, 2: Session.OPEN, 3: Session.ABORTED}
+
+
+def session(connection: BaseDatabaseWrapper) -> Session:
+    """How a connection stands. Django counts only the transactions that were begun through it: a `BEGIN` through a
+    cursor is seen by the driver alone. Of other databases than ours it is Django that is asked.
+    """
+    wrapper: Any = connection
+    raw = wrapper.connection
+    if raw is None:
+        return Session.GONE
+    if connection.vendor == "postgresql":
+        return _LIBPQ.get(int(raw.info.transaction_status), Session.GONE)
+    if connection.vendor == "sqlite":
+        try:
+            return Session.OPEN if raw.in_transaction else Session.NONE
+        except wrapper.Database.Error:  # closed behind Django's back
+            return Session.GONE
+    return Session.OPEN if connection.in_atomic_block else Session.NONE
+
+
+def lent(connection: BaseDatabaseWrapper, work: Callable[[], T], *, to: str) -> T:
+    """Let user code (`to`) work inside this transaction of ours, and have it back as it was lent.
+
+    Blocks that it entered and did not leave are taken off, so that what ends next is this transaction and not one of
+    its savepoints. Raises `TransactionSpoilt` when what it did can not be committed together with what follows.
+    """
+    django: Any = connection
+    depth, blocks = len(django.savepoint_ids), len(django.atomic_blocks)
+    try:
+        answer = work()
+        entered = len(django.savepoint_ids) > depth
+    finally:
+        del django.savepoint_ids[depth:]
+        del django.atomic_blocks[blocks:]
+    spoilt = "did not leave an atomic block that it had entered" if entered else _spoilt(connection)
+    if spoilt:
+        raise TransactionSpoilt(to, spoilt)
+    return answer
+
+
+def _spoilt(connection: BaseDatabaseWrapper) -> str:
+    """What user code did to the transaction that it was lent, in words; empty when all is well, or when the server is
+    gone, which is nobody's fault and is said by the next statement.
+    """
+    if connection.closed_in_transaction:
+        return "closed the database connection"
+    if connection.needs_rollback:
+        return "marked its transaction to be rolled back"
+    match session(connection):
+        case Session.ABORTED:
+            return "went on after a database error, which had undone its transaction"
+        case Session.NONE:
+            return "ended its transaction by itself"
+        case _:
+            return ""
 
 
 @contextmanager

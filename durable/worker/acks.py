@@ -151,6 +151,8 @@ class Acks:
                 log.warning("delivery_failed", cause=cause.value, error=failure.message, **told)
                 self._abandon(first, cause=cause, failure=failure, delay=None)  # the delivery back-off
             case AckFailed(failure=failure):
+                told = of_claim(first.delivery.claim)
+                log.error("acknowledgement_abandoned", error=f"{failure.type}: {failure.message}", **told)
                 self._abandon(first, cause=Cause.ACK_ABANDONED, failure=failure, delay=ABANDON_DELAY)
             case PutOff(delay=delay):
                 log.warning("unknown_handler", retry_in=delay.total_seconds(), **of_claim(first.delivery.claim))

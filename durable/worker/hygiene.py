@@ -11,6 +11,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
+from durable.flow.transaction import Session, session
 
 PROBE_AFTER = 5.0
 """Seconds of idleness after which a connection is asked whether it still lives. A server, a balancer or a firewall may
@@ -65,16 +66,24 @@ def drop() -> None:
 
 
 def left_open() -> list[str]:
-    """Close connections on which a transaction was begun and never ended, and answer their aliases."""
+    """Close connections on which a transaction was begun and never ended, and answer their aliases.
+
+    The driver is asked, too: into a transaction begun with a plain `BEGIN`, of which Django knows nothing, all that the
+    next handlers of this thread write would go, and be lost with it.
+    """
     found = []
     for connection in connections.all(initialized_only=True):
         if connection.connection is None:
             continue
-        manual = connection.settings_dict["AUTOCOMMIT"] and not connection.autocommit
-        if connection.in_atomic_block or manual:
+        unfinished = connection.settings_dict["AUTOCOMMIT"] and (not connection.autocommit or _is_open(connection))
+        if connection.in_atomic_block or unfinished:
             found.append(connection.alias)
             _discard(connection)
     return found
+
+
+def _is_open(connection: BaseDatabaseWrapper) -> bool:
+    return session(connection) in (Session.OPEN, Session.ABORTED)
 
 
 def _discard(connection: BaseDatabaseWrapper) -> None:

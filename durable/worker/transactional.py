@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from django.db.transaction import TransactionManagementError
 
+from durable.errors import TransactionSpoilt
 from durable.flow import acknowledge
 from durable.flow.transaction import Fault, classify
 from durable.kernel.failure import describe
@@ -51,8 +52,8 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
         except BaseException as error:  # noqa: BLE001
             fault = classify(error)
             if fault is Fault.PERMANENT:
-                # A handler that swallowed a database error leaves a transaction that can not commit: its own fault.
-                if error is raised or isinstance(error, TransactionManagementError):
+                # A handler that leaves a transaction which can not be committed has failed by its own fault.
+                if error is raised or isinstance(error, TransactionSpoilt | TransactionManagementError):
                     return call.failed(error, delivery)
                 return AckFailed(call.claim, describe(error))
             if tries > len(WAITS_US):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import time
@@ -152,6 +153,45 @@ def left_open(label: str) -> None:
 
     transaction.atomic().__enter__()
     Entry.objects.create(label=label)
+
+
+@activity(name="plant.left_open_by_hand", retry=Retry(max_attempts=1))
+def left_open_by_hand(label: str) -> None:
+    """Begin a transaction behind Django's back and walk away."""
+    from django.db import connection
+
+    connection.cursor().execute("BEGIN")
+    Entry.objects.create(label=label)
+
+
+@activity(name="plant.spoil", retry=Retry(max_attempts=1), transactional=True)
+def spoil(how: str) -> None:
+    """Leave a transaction that can not be committed."""
+    from django.db import Error, connection, transaction
+
+    Entry.objects.create(label=how)
+    match how:
+        case "entered":
+            transaction.atomic().__enter__()
+        case "closed":
+            connection.close()
+        case "marked":
+            transaction.set_rollback(True)
+        case "rolled back":
+            connection.cursor().execute("ROLLBACK")
+        case "aborted":
+            with contextlib.suppress(Error):
+                connection.cursor().execute("SELECT nothing_of_the_kind")
+
+
+@activity(name="plant.entered_and_raised", retry=Retry(max_attempts=1), transactional=True)
+def entered_and_raised(label: str) -> None:
+    """Enter an atomic block, write, and raise without leaving it."""
+    from django.db import transaction
+
+    transaction.atomic().__enter__()
+    Entry.objects.create(label=label)
+    raise LookupError(label)
 
 
 @activity(name="plant.loops")
