@@ -15,7 +15,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.kernel import wire
-from durable.models import OutboxRow
 from durable.outcomes import Cause, OutboxStatus
 from durable.store import sql
 
@@ -100,62 +99,51 @@ class LockedRow:
     attempts: int
 
 
-_FIELDS = (
-    "id",
-    "workflow_id",
-    "lease",
-    "ordinal",
-    "activity",
-    "status",
-    "options",
-    "deliveries",
-    "delivery_failures",
-    "delivery_budget",
-    "attempts",
+# By hand, as in `store/workflows.py`.
+_COLUMNS = (
+    "id, workflow_id, lease, ordinal, activity, status, options, deliveries, delivery_failures, delivery_budget, "
+    "attempts"
 )
 
 
+def _select(connection: BaseDatabaseWrapper, condition: str, params: sql.Params) -> dict[int, LockedRow]:
+    locking = sql.locking(connection, "NO KEY UPDATE")
+    rows = sql.fetch(
+        connection, f"SELECT {_COLUMNS} FROM durable_outboxrow WHERE {condition} ORDER BY id{locking}", params
+    )
+    return {row[0]: _locked(row) for row in rows}
+
+
 def _locked(row: tuple[Any, ...]) -> LockedRow:
-    row_id, owner, lease, ordinal, activity, status, *rest = row
-    return LockedRow(row_id, owner, lease, ordinal, activity, OutboxStatus(status), *rest)
+    row_id, owner, lease, ordinal, activity, status, options, *rest = row
+    return LockedRow(
+        row_id, sql.as_uuid(owner), lease, ordinal, activity, OutboxStatus(status), sql.loads(options), *rest
+    )
 
 
 def lock(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> dict[int, LockedRow]:
     """Lock rows in id order, waiting for each."""
-    rows = (
-        OutboxRow.objects.using(connection.alias)
-        .select_for_update(no_key=True)
-        .filter(id__in=list(ids))
-        .order_by("id")
-        .values_list(*_FIELDS)
-    )
-    return {row[0]: _locked(row) for row in rows}
+    ids = list(ids)
+    if not ids:
+        return {}
+    condition, params = sql.among(connection, "id", ids)
+    return _select(connection, condition, params)
 
 
 def lock_ids(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> None:
-    """Lock rows in id order, for a verb that needs no look at them."""
-    list(
-        OutboxRow.objects.using(connection.alias)
-        .select_for_update(no_key=True)
-        .filter(id__in=list(ids))
-        .order_by("id")
-        .values_list("id", flat=True)
-    )
+    """Lock rows in id order, for a verb that needs no look at them. On SQLite there is nothing to do."""
+    ids = list(ids)
+    if ids and sql.is_postgresql(connection):
+        condition, params = sql.among(connection, "id", ids)
+        sql.fetch(
+            connection, f"SELECT id FROM durable_outboxrow WHERE {condition} ORDER BY id FOR NO KEY UPDATE", params
+        )
 
 
 def lock_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[int, LockedRow]:
     """Lock, in id order, all rows of these (locked) workflows that are pending, claimed, or dead letters."""
-    rows = (
-        OutboxRow.objects.using(connection.alias)
-        .select_for_update(no_key=True)
-        .filter(
-            workflow_id__in=list(workflow_ids),
-            status__in=[OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value, OutboxStatus.FAILED.value],
-        )
-        .order_by("id")
-        .values_list(*_FIELDS)
-    )
-    return {row[0]: _locked(row) for row in rows}
+    condition, params = sql.among(connection, "workflow_id", workflow_ids)
+    return _select(connection, f"status IN ('pending', 'claimed', 'failed') AND {condition}", params)
 
 
 _FINISHED = sql.RowSet([("id", "bigint"), ("status", "text"), ("counts", "int"), ("heartbeat", "text")])

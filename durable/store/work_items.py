@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -29,56 +28,59 @@ class LockedItem:
     single: bool
 
 
-_FIELDS = ("outbox_row_id", "workflow_id", "lock_token", "worker", "cancel_requested_at", "heartbeat", "single")
+# By hand, as in `store/workflows.py`.
+_COLUMNS = "outbox_row_id, workflow_id, lock_token, worker, cancel_requested_at IS NOT NULL, heartbeat, single"
 
 
 Delivery = tuple[int, uuid.UUID]
 """Row id and token: one delivery and no other. A process may hold two deliveries of one row, of which one is lost."""
 
 
+def _select(
+    connection: BaseDatabaseWrapper,
+    row_ids: Iterable[int],
+    *,
+    strength: str,
+    also: str = "",
+    more: Sequence[object] = (),
+) -> list[LockedItem]:
+    row_ids = list(row_ids)
+    if not row_ids:
+        return []
+    condition, params = sql.among(connection, "outbox_row_id", row_ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT {_COLUMNS} FROM durable_workitem WHERE {condition}{also} ORDER BY outbox_row_id"
+        f"{sql.locking(connection, strength)}",
+        [*params, *more],
+    )
+    return [
+        LockedItem(row[0], sql.as_uuid(row[1]), sql.as_uuid(row[2]), row[3], bool(row[4]), row[5], bool(row[6]))
+        for row in rows
+    ]
+
+
 def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
     """Lock, in id order, the items that still carry the given tokens; the others are missing in the answer."""
-    wanted = set(deliveries)
-    rows = (
-        WorkItem.objects.using(connection.alias)
-        .select_for_update()
-        .filter(outbox_row_id__in={row_id for row_id, _ in wanted}, lock_token__in={token for _, token in wanted})
-        .order_by("outbox_row_id")
-        .values_list(*_FIELDS)
-    )
-    return _by_delivery(rows, wanted)
+    return _carrying(connection, set(deliveries), strength="UPDATE")
 
 
-def _by_delivery(rows: Iterable[tuple[Any, ...]], wanted: set[Delivery]) -> dict[Delivery, LockedItem]:
-    return {
-        (row[0], row[2]): LockedItem(row[0], row[1], row[2], row[3], row[4] is not None, row[5], row[6])
-        for row in rows
-        if (row[0], row[2]) in wanted
-    }
+def _carrying(connection: BaseDatabaseWrapper, wanted: set[Delivery], *, strength: str) -> dict[Delivery, LockedItem]:
+    tokens, more = sql.among(connection, "lock_token", {token for _, token in wanted})
+    items = _select(connection, {row_id for row_id, _ in wanted}, strength=strength, also=f" AND {tokens}", more=more)
+    return {(item.row_id, item.token): item for item in items if (item.row_id, item.token) in wanted}
 
 
 def lock_of_rows(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
     """Lock, in id order, whatever items exist for these rows."""
-    rows = (
-        WorkItem.objects.using(connection.alias)
-        .select_for_update()
-        .filter(outbox_row_id__in=list(row_ids))
-        .order_by("outbox_row_id")
-        .values_list(*_FIELDS)
-    )
-    return {row[0]: LockedItem(row[0], row[1], row[2], row[3], row[4] is not None, row[5], row[6]) for row in rows}
+    return {item.row_id: item for item in _select(connection, row_ids, strength="UPDATE")}
 
 
 def lock_expired(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
     """Lock, in id order, those of the items that nobody else holds and whose lease has run out by now."""
-    rows = (
-        WorkItem.objects.using(connection.alias)
-        .select_for_update(skip_locked=True)
-        .filter(outbox_row_id__in=list(row_ids), locked_until__lt=clock.Now())
-        .order_by("outbox_row_id")
-        .values_list(*_FIELDS)
-    )
-    return {row[0]: LockedItem(row[0], row[1], row[2], row[3], row[4] is not None, row[5], row[6]) for row in rows}
+    now, more = clock.now_sql(connection)
+    items = _select(connection, row_ids, strength="UPDATE SKIP LOCKED", also=f" AND locked_until < {now}", more=more)
+    return {item.row_id: item for item in items}
 
 
 def holds(connection: BaseDatabaseWrapper, row_id: int, token: uuid.UUID) -> int:
@@ -113,15 +115,7 @@ _HELD = sql.RowSet([("id", "bigint"), ("token", "uuid"), ("heartbeat", "text")])
 
 def lock_free(connection: BaseDatabaseWrapper, held: Sequence[Held]) -> dict[Delivery, LockedItem]:
     """Lock, in id order, those of the held items that nobody else has locked and that still carry their token."""
-    wanted = {(h.row_id, h.token) for h in held}
-    rows = (
-        WorkItem.objects.using(connection.alias)
-        .select_for_update(skip_locked=True)
-        .filter(outbox_row_id__in={h.row_id for h in held}, lock_token__in={h.token for h in held})
-        .order_by("outbox_row_id")
-        .values_list(*_FIELDS)
-    )
-    return _by_delivery(rows, wanted)
+    return _carrying(connection, {(h.row_id, h.token) for h in held}, strength="UPDATE SKIP LOCKED")
 
 
 def still_there(connection: BaseDatabaseWrapper, held: Sequence[Held]) -> set[Delivery]:

@@ -42,60 +42,65 @@ class LockedWorkflow:
         return not self.status.is_terminal
 
 
-_FIELDS = (
-    "id",
-    "type",
-    "single",
-    "status",
-    "lease",
-    "lease_seq",
-    "last_seq",
-    "wake_at",
-    "deadline_at",
-    "blocked_reason",
-    "blocked_version",
-    "poison_turns",
-    "priority",
+# Locking and looking are SQL by hand: building these queries and converting their rows cost more than running them.
+_COLUMNS = (
+    "id, type, single, status, lease, lease_seq, last_seq, {wake_at}, {deadline_at}, blocked_reason, blocked_version, "
+    "poison_turns, priority"
 )
 
 
+def _select(
+    connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID], *, ending: str
+) -> dict[uuid.UUID, LockedWorkflow]:
+    ids = list(ids)
+    if not ids:
+        return {}
+    columns = _COLUMNS.format(
+        wake_at=sql.moment(connection, "wake_at"), deadline_at=sql.moment(connection, "deadline_at")
+    )
+    condition, params = sql.among(connection, "id", ids)
+    rows = sql.fetch(
+        connection, f"SELECT {columns} FROM durable_workflow WHERE {condition} ORDER BY id{ending}", params
+    )
+    found = [_locked(row) for row in rows]
+    return {workflow.id: workflow for workflow in found}
+
+
 def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
-    return LockedWorkflow(row[0], row[1], row[2], WorkflowStatus(row[3]), *row[4:])
+    owner, kind, single, status, lease, lease_seq, last_seq, wake_at, deadline_at, *rest = row
+    return LockedWorkflow(
+        sql.as_uuid(owner),
+        kind,
+        bool(single),
+        WorkflowStatus(status),
+        lease,
+        lease_seq,
+        last_seq,
+        moment_from_database(wake_at),
+        moment_from_database(deadline_at),
+        *rest,
+    )
 
 
 def lock(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
     """Lock workflows in id order, waiting for each. Missing ids are missing in the answer.
 
-    `no_key`: a host project's own foreign keys to a workflow never wait for this.
+    `NO KEY`: a host project's own foreign keys to a workflow never wait for this.
     """
-    rows = (
-        Workflow.objects.using(connection.alias)
-        .select_for_update(no_key=True)
-        .filter(id__in=list(ids))
-        .order_by("id")
-        .values_list(*_FIELDS)
-    )
-    return {row[0]: _locked(row) for row in rows}
+    return _select(connection, ids, ending=sql.locking(connection, "NO KEY UPDATE"))
 
 
 def lock_free(
     connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID], *, limit: int
 ) -> dict[uuid.UUID, LockedWorkflow]:
     """Lock, in id order, those of the workflows that nobody else holds; at most `limit`."""
-    rows = (
-        Workflow.objects.using(connection.alias)
-        .select_for_update(no_key=True, skip_locked=True)
-        .filter(id__in=list(ids))
-        .order_by("id")
-        .values_list(*_FIELDS)[:limit]
-    )
-    return {row[0]: _locked(row) for row in rows}
+    locking = sql.locking(connection, "NO KEY UPDATE SKIP LOCKED")
+    return _select(connection, ids, ending=f" LIMIT {int(limit)}{locking}")
 
 
 def look(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
     """The same rows without a lock, for preparing work before the transaction that will compare `last_seq`."""
-    rows = Workflow.objects.using(connection.alias).filter(id__in=list(ids)).values_list(*_FIELDS)
-    return {row[0]: _locked(row) for row in rows}
+    return _select(connection, ids, ending="")
 
 
 def owners_of_due_timers(
