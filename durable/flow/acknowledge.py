@@ -78,7 +78,11 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
 
 def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:
     owners = workflows.lock(connection, {e.claim.workflow_id for e in endings if e.claim.single or _is_held(e)})
-    rows = outbox.lock(connection, [e.claim.row_id for e in endings])
+    rows: dict[int, LockedRow] = {}
+    if any(_is_held(e) for e in endings):
+        rows = outbox.lock(connection, [e.claim.row_id for e in endings])
+    else:
+        outbox.lock_ids(connection, [e.claim.row_id for e in endings])
     items = work_items.lock(connection, [(e.claim.row_id, e.claim.token) for e in endings])
     work_items.delete(connection, [row_id for row_id, _ in items])
     outcomes: list[AckOutcome] = []
