@@ -181,6 +181,14 @@ class AckOutcome(StrEnum):
     TOKEN_MISSING = "token_missing"
 
 
+class WakesBy(StrEnum):
+    """How a worker learns of work from outside, as its row tells it."""
+
+    POLLING = "polling"
+    NOTIFICATION = "notification"
+    LOST = "polling (channel lost)"
+
+
 class GiveBack(StrEnum):
     """What abandoning, releasing or postponing did for one item."""
 

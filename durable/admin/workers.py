@@ -18,6 +18,7 @@ from durable.admin.parts import Fact, Facts, Table
 from durable.admin.room import ROWS_SHOWN, Page, Room
 from durable.conf import settings
 from durable.models import OutboxRow, WorkItem
+from durable.outcomes import WakesBy
 
 _MISSED_BEATS = 2
 """A worker beats at least once per lease; after two leases without a beat it is marked as silent."""
@@ -28,7 +29,7 @@ class WorkerAdmin(Room):
 
     heavy = ("queues",)
     ordering = ("pk",)
-    list_display = ("name_shown", "state", "beat", "since", "queues_shown", "version")
+    list_display = ("name_shown", "state", "beat", "since", "queues_shown", "woken_by", "version")
     empty_text = gettext_lazy("No worker has reported. Start one with “manage.py runworker”.")
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -51,6 +52,12 @@ class WorkerAdmin(Room):
     @admin.display(description=gettext_lazy("started"))
     def since(self, row: Any) -> object:
         return wording.moment_in_list(row.started_at)
+
+    @admin.display(description=gettext_lazy("woken by"))
+    def woken_by(self, row: Any) -> object:
+        if row.wakes_by == WakesBy.LOST.value:
+            return wording.badge(row.wakes_by, "bad")
+        return row.wakes_by
 
     @admin.display(description=gettext_lazy("queues"))
     def queues_shown(self, row: Any) -> str:

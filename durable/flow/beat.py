@@ -13,11 +13,11 @@ from durable.store import beats
 _FORGET_AFTER = timedelta(days=1)
 
 
-def beat(*, name: str, queues: Sequence[str], version: str) -> None:
+def beat(*, name: str, queues: Sequence[str], version: str, wakes_by: str = "") -> None:
     """Write the worker's sign of life, and forget those who have been silent for a day."""
 
     def body(connection: BaseDatabaseWrapper) -> None:
-        beats.write(connection, name=name, queues=queues, version=version)
+        beats.write(connection, name=name, queues=queues, version=version, wakes_by=wakes_by)
         beats.remove_silent(connection, silent_for=_FORGET_AFTER)
 
     transaction.own(body)

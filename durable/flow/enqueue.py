@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow import transaction
-from durable.flow.steps import keys
+from durable.flow.steps import keys, waking
 from durable.outcomes import KeyHeld, Started
 from durable.store import starts
 from durable.store.starts import NewActivity
@@ -24,6 +24,8 @@ def enqueue(new: Sequence[NewActivity]) -> list[Started | KeyHeld]:
     """Insert single activities, in the order given; one outcome each, as `start.start` does for workflows."""
 
     def body(connection: BaseDatabaseWrapper) -> list[Started | KeyHeld]:
-        return keys.insert(connection, new, starts.insert_activities)
+        outcomes = keys.insert(connection, new, starts.insert_activities)
+        waking.wake(connection, keys.queues_due(new, outcomes))
+        return outcomes
 
     return transaction.joined(body)

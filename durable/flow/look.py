@@ -14,7 +14,7 @@ from durable.conf import settings
 from durable.errors import WorkflowNotFound
 from durable.flow import transaction
 from durable.kernel.events import Event
-from durable.outcomes import DeadLetterFilter, Snapshot, WorkflowStatus
+from durable.outcomes import DeadLetterFilter, Snapshot, WakesBy, WorkflowStatus
 from durable.store import history as histories
 from durable.store import reads, redrives
 from durable.store.reads import PendingRow, QueueState
@@ -119,7 +119,11 @@ def health() -> Health:
     counts = transaction.reading(reads.counts)
     beats = transaction.reading(reads.workers)
     alive = [(name, queues) for name, queues, beat_at, _ in beats if at - beat_at <= 2 * settings.lease_for]
-    problems = []
+    problems = [
+        f"Worker {name} has lost its wake-up channel and finds work by polling."
+        for name, _, beat_at, wakes_by in beats
+        if wakes_by == WakesBy.LOST.value and at - beat_at <= 2 * settings.lease_for
+    ]
     unserved = []
     for state in states:
         late = at - state.oldest_due

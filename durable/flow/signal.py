@@ -8,9 +8,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.errors import WorkflowClosed, WorkflowNotFound
 from durable.flow import transaction
+from durable.flow.steps import waking
 from durable.kernel import wire
 from durable.kernel.events import MessageKind
-from durable.store import messages, workflows
+from durable.store import messages, wakeups, workflows
 
 
 def signal(workflow_id: uuid.UUID, name: str, *, payload: str, dedup: str | None = None) -> None:
@@ -24,6 +25,7 @@ def signal(workflow_id: uuid.UUID, name: str, *, payload: str, dedup: str | None
 
     def body(connection: BaseDatabaseWrapper) -> None:
         if messages.insert_for_live(connection, workflow_id, MessageKind.SIGNAL, told, dedup=dedup):
+            waking.wake(connection, [wakeups.EVERY_QUEUE])
             return
         found = workflows.look(connection, [workflow_id])
         if workflow_id not in found:

@@ -13,15 +13,16 @@ from durable.models import Worker
 from durable.store import sql
 
 
-def write(connection: BaseDatabaseWrapper, *, name: str, queues: Sequence[str], version: str) -> None:
+def write(connection: BaseDatabaseWrapper, *, name: str, queues: Sequence[str], version: str, wakes_by: str) -> None:
     """Note that a worker is there. One statement."""
     now, params = clock.now_sql(connection)
     sql.execute(
         connection,
-        f"INSERT INTO durable_worker (name, queues, started_at, beat_at, version) VALUES (%s, %s, {now}, {now}, %s) "
+        "INSERT INTO durable_worker (name, queues, started_at, beat_at, version, wakes_by) "
+        f"VALUES (%s, %s, {now}, {now}, %s, %s) "
         "ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, queues = excluded.queues, "
-        "version = excluded.version",
-        [name, wire.dump(list(queues)), *params, *params, version],
+        "version = excluded.version, wakes_by = excluded.wakes_by",
+        [name, wire.dump(list(queues)), *params, *params, version, wakes_by],
     )
 
 

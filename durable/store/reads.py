@@ -238,6 +238,6 @@ def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
 
 
 def workers(connection: BaseDatabaseWrapper) -> list[tuple[str, list[str], datetime, str]]:
-    """Workers that have given a sign: (name, queues, when, version)."""
-    rows = Worker.objects.using(connection.alias).order_by("name").values_list("name", "queues", "beat_at", "version")
-    return [(name, list(queues), beat_at, version) for name, queues, beat_at, version in rows]
+    """Workers that have given a sign: (name, queues, when, how they are woken)."""
+    rows = Worker.objects.using(connection.alias).order_by("name").values_list("name", "queues", "beat_at", "wakes_by")
+    return [(name, list(queues), beat_at, wakes_by) for name, queues, beat_at, wakes_by in rows]

@@ -33,12 +33,14 @@ class Housekeeping:
         folder: Path,
         ready: Callable[[], None],
         found: Callable[[ReconcileReport], None],
+        wakes_by: Callable[[], str],
     ) -> None:
         self._worker = worker
         self._queues = queues
         self._folder = folder
         self._ready = ready
         self._found = found
+        self._wakes_by = wakes_by
         self._is_ready = False
         self._due = 0.0
 
@@ -49,7 +51,12 @@ class Housekeeping:
             return self._due - now
         poisoned = self._count_the_dead()
         settled = settle.settle_closed(limit=SETTLE_ROUND if self._is_ready else None)
-        beat.beat(name=self._worker, queues=list(self._queues or ()), version=registry.version())
+        beat.beat(
+            name=self._worker,
+            queues=list(self._queues or ()),
+            version=registry.version(),
+            wakes_by=self._wakes_by(),
+        )
         self.reconcile()
         if settled or poisoned:
             log.info("swept", settled=settled, poison_turns=[str(workflow_id) for workflow_id in poisoned])

@@ -62,7 +62,7 @@ class Loop:
     """Runs `step` on a thread of its own until stopped. `step` answers how many seconds to rest (0: none).
 
     Trouble with the store is logged once, then waited out with a jittered back-off, on a new connection each time.
-    The thread ends only by `stop`, and closes its connections when it does.
+    The thread ends only by `stop`, and closes its connections when it does. `prepare` comes before each step.
     """
 
     def __init__(
@@ -72,11 +72,13 @@ class Loop:
         *,
         wake: Wake | None = None,
         at_end: Callable[[], None] | None = None,
+        prepare: Callable[[], None] = hygiene.connect,
     ) -> None:
         self.pulse = Pulse(name)
         self.wake = wake or Wake()
         self._step = step
         self._at_end = at_end
+        self._prepare = prepare
         self._rng = random.Random()
         self._failures = 0
         self._stopping = threading.Event()
@@ -120,7 +122,7 @@ class Loop:
     def _once(self) -> float:
         self.pulse.begin()
         try:
-            hygiene.connect()
+            self._prepare()
             rest = self._step()
         except DatabaseFault as fault:
             return self._failed(fault)

@@ -26,6 +26,7 @@ from durable.worker.execute import Committed, Outcome
 from durable.worker.handlers import Handlers
 from durable.worker.housekeeping import Housekeeping
 from durable.worker.leases import Leases
+from durable.worker.listening import Listener
 from durable.worker.logs import get_logger
 from durable.worker.loops import Loop
 from durable.worker.modes import Exit, Mode, StoreAtStart
@@ -118,8 +119,14 @@ class Worker:
             pace=self._pace(),
             ready=self.ready.is_set,
         )
+        self.listener = Listener(alias=self._alias, queues=self._queues, ring=self.ring)
         self.housekeeping = Housekeeping(
-            worker=self.name, queues=self._queues, folder=folder, ready=self._prepared, found=self._found
+            worker=self.name,
+            queues=self._queues,
+            folder=folder,
+            ready=self._prepared,
+            found=self._found,
+            wakes_by=lambda: self.listener.wakes_by.value,
         )
         self.claim_loop = Loop("claim", self.claims.step, wake=self._claim_wake, at_end=self.claims.close)
         self.turn_loop = Loop("turn", self.turns.step, wake=self._turn_wake, at_end=self.turns.close)
@@ -135,6 +142,9 @@ class Worker:
                 return pause
 
             self.loops.append(Loop("watch", watch))
+        elif settings.notify:
+            # Not with Django's connection, which no step of this loop needs.
+            self.loops.append(Loop("listen", self.listener.step, at_end=self.listener.close, prepare=lambda: None))
 
     def _pace(self) -> Pace:
         return Pace(max(settings.poll_for, LONGEST_LOOK))

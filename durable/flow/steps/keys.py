@@ -17,6 +17,15 @@ New = TypeVar("New", NewWorkflow, NewActivity)
 _LOOKS = 5
 
 
+def queues_due(new: Sequence[New], outcomes: Sequence[Started | KeyHeld]) -> set[str]:
+    """The queues of those that went in and do not have to wait for their start."""
+    return {
+        one.queue
+        for one, outcome in zip(new, outcomes, strict=True)
+        if isinstance(outcome, Started) and one.start_at is None
+    }
+
+
 def insert(
     connection: BaseDatabaseWrapper,
     new: Sequence[New],
