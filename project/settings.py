@@ -67,6 +67,7 @@ DATABASES: dict[str, dict[str, Any]] = {
 }
 STATIC_URL = "static/"
 USE_TZ = True
+TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 DURABLE: dict[str, Any] = {

@@ -11,11 +11,12 @@ from datetime import timedelta
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
 from django.db import connection
+from django.db.models import Q
 
 from durable.errors import WorkflowClosed
 from project.demo.children import Children, PortTaken, take_port
-from project.shop.models import Order, OrderStatus, Product
-from project.shop.orders import deliver, place_order, stock_the_shelves
+from project.shop.models import Card, Order, OrderStatus, Outside, Product
+from project.shop.orders import deliver, place_order, stock_the_shelves, switch_off
 
 DEFAULT_PORT = 8000
 PORTS_TRIED = 20
@@ -24,6 +25,23 @@ ORDER_EVERY = 4.0
 
 CUSTOMERS = ("Ada", "Barbara", "Edsger", "Grace", "Hedy", "Katherine", "Radia", "Tony")
 STAFF = "staff"
+
+HELD_PAYMENTS = 3
+VISITOR_HAS = timedelta(days=30)
+"""How long the orders that wait for the visitor stay open."""
+
+RECEIPT_MISSING = ~Q(receipt_to="") & Q(receipt_sent_at=None)
+
+TO_TRY = """\
+Something waits for you: {letters}
+  Harbour Pay and the mail server are down. In a few seconds you find there
+  {payments} payments that are held: their orders wait for you. Look at one: all its attempts, with their errors.
+    Try: Redrive one. It is tried again, and comes back, since Harbour Pay is still down.
+    Try: tick “answers” at {services}, save, and redrive all. The orders go on.
+    Try: Discard one. The order ends, and its goods are back on the shelf.
+  1 receipt that is judged: its order did not wait for the mail and has gone on.
+    Try: Redrive it. You are refused, and told why.
+    Try: let the mail server answer, too, and Force redrive it. The customer gets the receipt at last."""
 
 Say = Callable[[str], None]
 
@@ -41,6 +59,9 @@ def open_shop(*, port: int | None, say: Say) -> None:
         say(f"The admin:  {address}admin/   (user {STAFF}, password {password})")
         say(f"The worker: process {worker}. Try: kill -9 {worker}")
         say(f"The data:   {connection.settings_dict['NAME']}")
+        _trouble_for_the_visitor(shelves)
+        places = {"letters": f"{address}admin/durable/deadletter/", "services": f"{address}admin/shop/service/"}
+        say(TO_TRY.format(payments=HELD_PAYMENTS, **places))
         say("Ctrl-C closes the shop.")
         while True:
             _do_business(children, say, shelves)
@@ -50,7 +71,7 @@ def _do_business(children: Children, say: Say, shelves: list[Product]) -> None:
     order = place_order(
         random.choice(CUSTOMERS),
         random.sample(shelves, k=random.randint(1, 3)),
-        card="refused" if random.random() < 0.15 else "good",
+        card=Card.REFUSED if random.random() < 0.15 else Card.GOOD,
         courier_has=timedelta(seconds=20),
     )
     say(f"{order} placed.")
@@ -60,9 +81,22 @@ def _do_business(children: Children, say: Say, shelves: list[Product]) -> None:
         for name, code in children.ended().items():
             again = children.start_again(name)
             say(f"The {name} ended (exit code {code}); process {again} takes over.")
-    for shipped in Order.objects.filter(status=OrderStatus.SHIPPED):
+    # An order without its receipt stays, so that there is something to force.
+    for shipped in Order.objects.filter(~RECEIPT_MISSING, status=OrderStatus.SHIPPED):
         if random.random() < 0.5:
             _send_courier(shipped)
+
+
+def _trouble_for_the_visitor(shelves: list[Product]) -> None:
+    """Let two services die and customers need them. What an earlier run left waiting is counted."""
+    switch_off(Outside.WALLET)
+    switch_off(Outside.MAIL)
+    held = Order.objects.filter(card=Card.WALLET, status__in=(OrderStatus.PLACED, OrderStatus.RESERVED)).count()
+    for name in random.sample(CUSTOMERS, k=max(0, HELD_PAYMENTS - held)):
+        place_order(name, random.sample(shelves, k=2), card=Card.WALLET, courier_has=VISITOR_HAS)
+    if not Order.objects.filter(RECEIPT_MISSING, status=OrderStatus.SHIPPED).exists():
+        name = random.choice(CUSTOMERS)
+        place_order(name, shelves[:1], receipt_to=f"{name.lower()}@example.com", courier_has=VISITOR_HAS)
 
 
 def _send_courier(order: Order) -> None:

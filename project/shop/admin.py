@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 
-from project.shop.models import Order, OrderLine, Payment, Product
+from project.shop import trouble
+from project.shop.models import Order, OrderLine, Payment, Product, Service
 
 if TYPE_CHECKING:
     # Django's own classes can not be subscribed at run time.
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
     OrderPages = admin.ModelAdmin[Order]
     ProductPages = admin.ModelAdmin[Product]
     PaymentPages = admin.ModelAdmin[Payment]
+    ServicePages = admin.ModelAdmin[Service]
 else:
     Lines = admin.TabularInline
-    OrderPages = ProductPages = PaymentPages = admin.ModelAdmin
+    OrderPages = ProductPages = PaymentPages = ServicePages = admin.ModelAdmin
 
 
 class OrderLines(Lines):
@@ -36,11 +39,21 @@ class OrderLines(Lines):
         return False
 
 
+class OrderList(ChangeList):
+    """The list of orders, each with what waits for staff."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = list(self.result_list)
+        trouble.look(self.result_list)
+
+
 @admin.register(Order)
 class OrderAdmin(OrderPages):
     """Orders, each with a link to its workflow. They are written by activities, so staff only look."""
 
-    list_display = ["__str__", "status", "note", "placed_at", "workflow"]
+    list_display = ["__str__", "status", "note", "placed_at", "workflow", "dead_letter"]
+    readonly_fields = ["workflow", "dead_letter"]
     list_filter = ["status"]
     search_fields = ["customer"]
     inlines = [OrderLines]
@@ -54,6 +67,25 @@ class OrderAdmin(OrderPages):
         except NoReverseMatch:
             return str(order.workflow_id)
         return format_html('<a href="{}">history</a>', page)
+
+    @admin.display(description="dead letter")
+    def dead_letter(self, order: Order) -> str:
+        if order.trouble is None:
+            return "–"
+        try:
+            page = reverse("admin:durable_deadletter_change", args=[order.trouble.letter])
+        except NoReverseMatch:
+            return order.trouble.for_staff
+        return format_html('<a href="{}">{}</a>', page, order.trouble.for_staff)
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return OrderList
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Order | None:
+        order = super().get_object(request, object_id, from_field)
+        if order is not None:
+            trouble.look([order])
+        return order
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
@@ -86,4 +118,18 @@ class PaymentAdmin(PaymentPages):
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Payment | None = None) -> bool:
+        return False
+
+
+@admin.register(Service)
+class ServiceAdmin(ServicePages):
+    """Outside services: what is ticked answers. Take a tick away to see what becomes of orders meanwhile."""
+
+    list_display = ["__str__", "answers"]
+    list_editable = ["answers"]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Service | None = None) -> bool:
         return False

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
+from project.shop.trouble import Trouble
+
 
 class Product(models.Model):
     """Something to sell, and how many of it are left."""
@@ -31,18 +33,49 @@ class OrderStatus(models.TextChoices):
     SOLD_OUT = "sold_out", "sold out"
     REFUSED = "refused", "card refused"
     REFUNDED = "refunded", "refunded"
+    CANCELLED = "cancelled", "cancelled"
+
+
+class Card(models.TextChoices):
+    """What an order is paid with."""
+
+    GOOD = "good", "a good card"
+    REFUSED = "refused", "a card that the bank refuses"
+    WALLET = "wallet", "Harbour Pay"
+
+
+class Outside(models.TextChoices):
+    """Outside services that can be down."""
+
+    WALLET = "harbour_pay", "Harbour Pay"
+    MAIL = "mail", "Mail server"
+
+
+class Service(models.Model):
+    """An outside service, which staff of the demo can switch off and on. One without a row answers."""
+
+    name = models.CharField(max_length=20, choices=Outside.choices, unique=True)
+    answers = models.BooleanField(default=True)
+
+    def __str__(self) -> str:
+        return self.get_name_display()
 
 
 class Order(models.Model):
     """What a customer wants. `workflow_id` is the workflow that carries it through, started in the same transaction."""
 
     customer = models.CharField(max_length=100)
-    card = models.CharField(max_length=30, default="good", help_text="The demo's bank refuses the card “refused”.")
+    card = models.CharField(max_length=30, choices=Card.choices, default=Card.GOOD)
+    receipt_to = models.EmailField(default="", blank=True)
+    receipt_sent_at = models.DateTimeField(null=True, blank=True)
     address = models.CharField(max_length=100, default="Harbour Street 1")
     status = models.CharField(max_length=10, choices=OrderStatus.choices, default=OrderStatus.PLACED)
     note = models.CharField(max_length=300, default="", blank=True)
     workflow_id = models.UUIDField(null=True, editable=False)
     placed_at = models.DateTimeField(auto_now_add=True)
+
+    trouble: Trouble | None = None
+    """What waits for staff, once `trouble.look` has looked."""
 
     class Meta:
         ordering = ["-id"]

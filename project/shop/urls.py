@@ -11,5 +11,6 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("orders/", views.orders, name="orders"),
     path("order/", views.order, name="order"),
+    path("favicon.ico", views.no_icon),
     path("order/<int:order_id>/courier/", views.courier, name="courier"),
 ]

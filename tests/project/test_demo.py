@@ -74,6 +74,8 @@ def test_the_open_shop_shows_itself_and_leaves_no_process_behind(
         assert address, said
         assert worker, said
         assert "password" in said
+        assert f"{address[0]}admin/durable/deadletter/" in said
+        assert f"{address[0]}admin/shop/service/" in said
         with urllib.request.urlopen(address[0], timeout=20) as page:
             assert b"What would you like?" in page.read()
         os.kill(int(worker[1]), signal.SIGKILL)
@@ -110,7 +112,15 @@ def test_the_story_ends_as_told(environment: dict[str, str]) -> None:
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
     *acts, last = answer.stdout.splitlines()
-    assert len(acts) == 8
+    assert [act.split(".")[0] for act in acts if not act.startswith(" ")] == [str(act) for act in range(1, 15)]
+    assert re.findall(r"refused, (\w+)$", answer.stdout, re.MULTILINE) == [
+        "history_records_outcome",
+        "not_dead_lettered",
+        "row_not_found",
+        "workflow_terminal",
+    ]
+    assert "[warning" not in answer.stdout + answer.stderr
     assert last == (
-        "9 orders: 5 delivered, 2 refunded, 1 refused, 1 sold out; 1 worker killed, 7 payments, none twice."
+        "12 orders: 7 delivered, 2 refunded, 1 refused, 1 sold out, 1 cancelled; "
+        "1 worker killed, 9 payments, none twice."
     )

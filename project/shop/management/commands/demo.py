@@ -11,7 +11,8 @@ from django.core.management.base import BaseCommand, CommandError
 from durable.errors import DurableError
 from project.demo.business import open_shop
 from project.demo.children import ChildEnded, PortTaken
-from project.demo.story import StoryBroken, tell
+from project.demo.story import tell
+from project.demo.telling import StoryBroken
 
 
 class Command(BaseCommand):
