@@ -53,8 +53,8 @@ DONE_ROWS = """
 INSERT INTO durable_outboxrow (workflow_id, lease, ordinal, activity, input, options, namespace, queue, status, paused,
     suspect, priority, visible_after, created_at, deliveries, delivery_failures, delivery_budget, attempts,
     attempt_budget, failure_delivered, cause, redrive_count)
-SELECT ('01800000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, o, 'shop.step_' || o, '{{"order_id":1}}', '{{}}',
-    '', 'default', 'done', false, false, 0, now(), now(), 1, 0, 8, 1, 5, false, '', 0
+SELECT ('01800000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, o, 'shop.step_' || o, '{{"order_id":1}}',
+    '{{}}', '', 'default', 'done', false, false, 0, now(), now(), 1, 0, 8, 1, 5, false, '', 0
 FROM generate_series(1, {closed}) AS n, generate_series(1, 3) AS o
 """
 EVENTS = """
@@ -108,15 +108,16 @@ def measure() -> float:
     client.get(reverse("admin:index"))  # templates and addresses are read once per process
     url = reverse("admin:durable_deadletter_changelist")
     middle = DeadLetter.objects.dead_letters().order_by("dead_lettered_at")[1_000]
-    whole = {"select_across": "1"}
+    deep = {"before": f"{middle.dead_lettered_at.isoformat()}~{middle.pk}"}
+    whole, rare = {"select_across": "1"}, f"{url}?type=shop.rare"
     pages: list[tuple[str, Any]] = [
         ("first page", lambda: client.get(url)),
-        ("a page deep in the list", lambda: client.get(url, {"before": f"{middle.dead_lettered_at.isoformat()}~{middle.pk}"})),
+        ("a page deep in the list", lambda: client.get(url, deep)),
         *((f"filter {query}", lambda query=query: client.get(f"{url}?{query}")) for query in FILTERS),
         ("redrive all: preview", lambda: client.post(url, {"action": "redrive", **whole})),
         ("force all: preview", lambda: client.post(url, {"action": "force_redrive", **whole})),
         ("discard all: preview", lambda: client.post(url, {"action": "discard", **whole})),
-        ("redrive all of a rare type: preview", lambda: client.post(f"{url}?type=shop.rare", {"action": "redrive", **whole})),
+        ("redrive all of a rare type: preview", lambda: client.post(rare, {"action": "redrive", **whole})),
         ("page of a dead letter", lambda: client.get(reverse("admin:durable_deadletter_change", args=[middle.pk]))),
         ("redrive one: preview", lambda: client.get(reverse("admin:durable_deadletter_redrive", args=[middle.pk]))),
         ("redrives", lambda: client.get(reverse("admin:durable_redrive_changelist"))),

@@ -179,6 +179,8 @@ def test_pages_need_a_fixed_number_of_statements_none_of_them_a_count(root: Clie
                 return statements(root, page_of(rows[0]))
             case "one":
                 return statements(root, one_url(rows[0], "redrive"))
+            case _:
+                pass
         action = {"force": "force_redrive", "discard": "discard"}.get(page, "redrive")
         with CaptureQueriesContext(connection) as queries:
             assert choose(root, action, *(rows if page == "some" else [])).status_code == 200

@@ -49,7 +49,11 @@ def test_a_redrive_gives_the_row_back_and_is_audited_marked_and_logged(redriver:
     event = Event.objects.get(type=EventType.ACTIVITY_REDRIVEN.value)
     assert (event.ordinal, event.data["actor"], event.data["reason"]) == (1, "staff", "the bank is back")
     entry = LogEntry.objects.get()
-    assert (entry.user, entry.object_id, entry.content_type.model) == (user, str(row.pk), "deadletter")
+    assert (entry.user, entry.object_id, str(entry.content_type)) == (
+        user,
+        str(row.pk),
+        "Durable execution | dead letter",
+    )
     assert entry.get_change_message() == "Redriven: the bank is back"
 
 

@@ -1,0 +1,1 @@
+"""A real browser at the admin."""

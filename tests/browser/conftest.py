@@ -1,0 +1,169 @@
+"""A real Chromium, and people who use it.
+
+Without Chromium these tests are skipped and say so; with `DURABLE_BROWSER=required` (as in `.ci/run`) they fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission, User
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+REQUIRED = os.environ.get("DURABLE_BROWSER") == "required"
+PATIENCE = 20
+"""Seconds until an element that does not come fails the test."""
+
+
+@pytest.fixture(autouse=True)
+def browser_is_there() -> None:
+    """Skip, or fail where a browser is required."""
+    if CHROMIUM and DRIVER:
+        return
+    told = "Chromium and its driver are not installed (Debian: apt-get install chromium chromium-driver)."
+    if REQUIRED:
+        pytest.fail(told)
+    pytest.skip(told)
+
+
+@pytest.fixture
+def chromium(tmp_path: Path, browser_is_there: None) -> Iterator[Any]:
+    """A Chromium with a profile of its own, which talks to this machine only."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for argument in (
+        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync", "--no-first-run", "--window-size=1280,900", "--lang=en",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ):  # fmt: skip
+        options.add_argument(argument)
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    try:
+        driver.implicitly_wait(0)
+        yield driver
+    finally:
+        driver.quit()
+
+
+class Person:
+    """Somebody with a browser, who sees what a page shows and presses what it offers."""
+
+    def __init__(self, driver: Any, site: str) -> None:
+        self.driver = driver
+        self.site = site
+
+    def log_in(self, name: str) -> None:
+        """By the login form; the password is the name."""
+        self.go("/admin/login/?next=/admin/durable/")
+        self.fill("username", name)
+        self.fill("password", name)
+        self.press("Log in")
+        self.sees("Durable execution administration")
+
+    def go(self, path: str) -> None:
+        """Type an address."""
+        self.driver.get(self.site + path)
+
+    @property
+    def text(self) -> str:
+        """What the page shows."""
+        from selenium.webdriver.common.by import By
+
+        return str(self.driver.find_element(By.TAG_NAME, "body").text)
+
+    @property
+    def messages(self) -> list[str]:
+        """What was said after the last action."""
+        from selenium.webdriver.common.by import By
+
+        return [found.text for found in self.driver.find_elements(By.CSS_SELECTOR, ".messagelist li")]
+
+    def sees(self, *texts: str) -> None:
+        """Wait until the page shows one of these texts."""
+        from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        wait = WebDriverWait(self.driver, PATIENCE, ignored_exceptions=(StaleElementReferenceException,))
+        try:
+            wait.until(lambda _driver: any(text in self.text for text in texts))
+        except TimeoutException:
+            pytest.fail(f"{texts} did not come. {self.driver.current_url} shows:\n{self.text[:3_000]}")
+
+    def follow(self, text: str) -> None:
+        """Press a link."""
+        self._press(f"//a[contains(normalize-space(.), {_quoted(text)})]")
+
+    def press(self, text: str) -> None:
+        """Press a button, or an input that looks like one."""
+        named = _quoted(text)
+        self._press(f"//button[contains(normalize-space(.), {named})] | //input[@type='submit' and @value={named}]")
+
+    def fill(self, name: str, value: str) -> None:
+        """Type into a field."""
+        from selenium.webdriver.common.by import By
+
+        field = self.driver.find_element(By.NAME, name)
+        field.clear()
+        field.send_keys(value)
+
+    def choose(self, name: str, text: str) -> None:
+        """Choose from a list."""
+        from selenium.webdriver.common.by import By
+        from selenium.webdriver.support.ui import Select
+
+        Select(self.driver.find_element(By.NAME, name)).select_by_visible_text(text)
+
+    def tick(self, key: int) -> None:
+        """Tick a row of a list."""
+        from selenium.webdriver.common.by import By
+
+        self.driver.find_element(By.CSS_SELECTOR, f'input[name="_selected_action"][value="{key}"]').click()
+
+    def offers(self, text: str) -> bool:
+        """Whether there is a button or a link of this name."""
+        from selenium.webdriver.common.by import By
+
+        named = _quoted(text)
+        found = f"//button[normalize-space(.)={named}] | //a[normalize-space(.)={named}]"
+        return bool(self.driver.find_elements(By.XPATH, found))
+
+    def _press(self, path: str) -> None:
+        from selenium.webdriver.common.by import By
+        from selenium.webdriver.support import expected_conditions
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        element = WebDriverWait(self.driver, PATIENCE).until(
+            expected_conditions.element_to_be_clickable((By.XPATH, path)), f"nothing to press: {path}"
+        )
+        before = self.driver.find_element(By.TAG_NAME, "html")
+        element.click()
+        WebDriverWait(self.driver, PATIENCE).until(expected_conditions.staleness_of(before))
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
+
+
+@pytest.fixture
+def person(chromium: Any, live_server: Any) -> Callable[..., Person]:
+    """`person("redrive_deadletter")` has logged in, and may look at everything and do what is named."""
+
+    def enter(*codenames: str) -> Person:
+        user = User.objects.create_user("anna", password="anna", is_staff=True)
+        granted = Permission.objects.filter(content_type__app_label="durable")
+        user.user_permissions.set(granted.filter(codename__startswith="view_"))
+        user.user_permissions.add(*granted.filter(codename__in=codenames))
+        someone = Person(chromium, live_server.url)
+        someone.log_in("anna")
+        return someone
+
+    return enter

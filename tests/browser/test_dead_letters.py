@@ -1,0 +1,192 @@
+"""Staff at the dead letters, in Chromium: find, choose, preview, redrive, be refused, force, discard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from durable.models import Redrive
+from durable.testing import drain
+from tests.admin.dead_letters import letter, status
+from tests.browser.conftest import Person
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True, serialized_rollback=False),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+Enter = Callable[..., Person]
+ALL = ("redrive_deadletter", "force_redrive_deadletter", "discard_deadletter")
+
+
+def test_from_the_index_to_a_redrive_and_its_message(person: Enter) -> None:
+    row, other = letter(workflow__key="order-42"), letter(activity="shop.ship", cause="lease_lost")
+    anna = person(*ALL)
+    anna.sees("2 dead letters")
+    anna.follow("Decide")
+    anna.follow("The worker died")
+    anna.sees("order-42")
+    assert "shop.ship\n" not in anna.text.partition("FILTER")[0]
+    anna.tick(row.pk)
+    anna.sees("1 of 1 selected")
+    anna.choose("action", "Redrive")
+    anna.press("For the ticked ones")
+    anna.sees("will be given back to the workers")
+    assert status(row) == "failed"
+    anna.fill("reason", "the bank is back")
+    anna.press("Redrive")
+    anna.sees("1 dead letter was given back and waits for a worker.")
+    assert (status(row), status(other)) == ("pending", "failed")
+    assert (Redrive.objects.get().actor_text, Redrive.objects.get().reason) == ("anna", "the bank is back")
+    anna.follow(f"#{row.pk}")
+    anna.sees("It was given back and waits for a worker.")
+    anna.sees("the bank is back")
+
+
+def test_a_refusal_is_explained_and_force_passes_it_with_a_reason(person: Enter) -> None:
+    row = letter(failure_delivered=True)
+    anna = person(*ALL)
+    anna.go(f"/admin/durable/deadletter/{row.pk}/change/")
+    anna.sees("The workflow was told that this activity failed, and has acted on it.")
+    assert not anna.offers("Redrive")
+    anna.follow("Force redrive")
+    complete = "return document.querySelector('form.durable-form').checkValidity()"
+    assert not anna.driver.execute_script(complete)  # the browser itself asks for the reason
+    anna.fill("reason", "the courier lost it")
+    assert anna.driver.execute_script(complete)
+    anna.press("Force redrive")
+    anna.sees("1 of them was judged")
+    assert status(row) == "pending"
+
+
+def test_what_changed_since_the_preview_is_refused_and_named(person: Enter) -> None:
+    from durable.operations import redrive
+
+    row = letter()
+    anna = person(*ALL)
+    anna.go(f"/admin/durable/deadletter/{row.pk}/redrive/")
+    anna.sees("will be given back to the workers")
+    redrive(row.workflow_id, row.ordinal, actor="somebody else")
+    anna.press("Redrive")
+    anna.sees("1 was refused. It has been given back already and waits for a worker.")
+    anna.sees("1 changed between the preview and your answer:")
+
+
+def test_a_discard_asks_what_becomes_of_the_workflow(person: Enter) -> None:
+    row = letter()
+    anna = person(*ALL)
+    anna.go(f"/admin/durable/deadletter/{row.pk}/discard/")
+    anna.sees("is asked to cancel itself")
+    anna.driver.find_element("css selector", "input[name=then][value=cancel]").click()
+    anna.fill("reason", "paid by hand")
+    anna.press("Discard")
+    anna.sees("1 dead letter was discarded. It will not run again.")
+    assert (status(row), Redrive.objects.get().mode) == ("cancelled", "discard_cancel")
+
+
+def test_the_back_button_leads_to_a_page_that_says_how_it_stands_now(person: Enter) -> None:
+    row = letter()
+    anna = person(*ALL)
+    anna.go(f"/admin/durable/deadletter/{row.pk}/redrive/")
+    anna.press("Redrive")
+    anna.sees("1 dead letter was given back")
+    anna.driver.back()
+    anna.sees("Not a dead letter any more")
+    anna.sees("None of them would go, so there is nothing to confirm.")
+    assert Redrive.objects.count() == 1
+
+
+def test_a_double_click_does_it_once(person: Enter) -> None:
+    row = letter()
+    anna = person(*ALL)
+    anna.go(f"/admin/durable/deadletter/{row.pk}/redrive/")
+    anna.driver.execute_script(
+        "const form = document.querySelector('form.durable-form');"
+        "fetch('', {method: 'POST', body: new FormData(form)}); form.requestSubmit();"
+    )
+    anna.sees("1 was already done.", "1 dead letter was given back")
+    anna.go(f"/admin/durable/deadletter/{row.pk}/change/")
+    anna.sees("It was given back and waits for a worker.")
+    assert Redrive.objects.count() == 1
+
+
+def test_all_that_match_are_done_in_the_background_with_progress(
+    person: Enter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("carrying_out", "confirming"):
+        monkeypatch.setattr(f"durable.admin.{module}.AT_MOST_HERE", 2)
+    rows = [letter(workflow__status="paused") for _ in range(4)]
+    anna = person(*ALL)
+    anna.go("/admin/durable/deadletter/?cause=worker_died")
+    anna.choose("action", "Redrive")
+    anna.press("For all that match")
+    anna.sees("the workers do this in the background")
+    anna.press("Redrive (4)")
+    anna.sees("The work was handed to the workers.")
+    anna.sees("No worker serves the queue “durable”, so nothing happens now.")
+    drain(until=timedelta(minutes=10))
+    anna.go("/admin/durable/deadletter/bulk/")
+    anna.follow("Redrive: all that match")
+    anna.sees("It is done.")
+    anna.sees("Given back to the workers")
+    assert {status(row) for row in rows} == {"pending"}
+
+
+def test_somebody_without_the_permission_can_look_and_do_nothing(person: Enter) -> None:
+    row = letter()
+    anna = person()
+    anna.follow("Decide")
+    anna.sees("shop.charge")
+    assert not anna.offers("For the ticked ones")
+    assert not anna.driver.find_elements("css selector", "input[type=checkbox]")
+    anna.follow("shop.charge")
+    anna.sees("Nobody will try this again by itself")
+    assert not any(anna.offers(name) for name in ("Redrive", "Force redrive", "Discard"))
+    for action in ("redrive", "force_redrive", "discard"):
+        anna.go(f"/admin/durable/deadletter/{row.pk}/{action}/")
+        anna.sees("403 Forbidden")
+    assert status(row) == "failed"
+
+
+def test_a_redriver_is_offered_a_redrive_and_nothing_else(person: Enter) -> None:
+    letter()
+    anna = person("redrive_deadletter")
+    anna.follow("Decide")
+    anna.follow("shop.charge")
+    anna.sees("Nobody will try this again by itself")
+    assert [anna.offers(name) for name in ("Redrive", "Force redrive", "Discard")] == [True, False, False]
+
+
+def test_a_workflow_is_paused_and_resumed_by_its_buttons(person: Enter) -> None:
+    row = letter()
+    anna = person("pause_workflow")
+    anna.go(f"/admin/durable/workflow/{row.workflow_id}/change/")
+    anna.follow("Pause")
+    anna.press("Pause the workflow")
+    anna.sees("The workflow is paused.")
+    anna.follow("Resume")
+    anna.press("Resume the workflow")
+    anna.sees("The workflow goes on.")
+    assert not anna.offers("Terminate")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_page_is_wider_than_the_window(person: Enter, chromium: Any, scheme: str, width: int) -> None:
+    row = letter(activity="shop." + "long_name_" * 12, workflow__key="order-" + "4" * 120, queue="q" * 80)
+    anna = person(*ALL, "pause_workflow", "terminate_workflow", "signal_workflow", "cancel_workflow")
+    metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    base = "/admin/durable"
+    for path in ("/", "/deadletter/", f"/deadletter/{row.pk}/change/", f"/deadletter/{row.pk}/redrive/",
+                 f"/deadletter/{row.pk}/discard/", "/deadletter/bulk/", "/redrive/",
+                 f"/workflow/{row.workflow_id}/change/", f"/workflow/{row.workflow_id}/terminate/"):  # fmt: skip
+        anna.go(base + path)
+        widest = chromium.execute_script("return document.documentElement.scrollWidth")
+        assert widest <= width, path
+    dark = chromium.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert (dark == "rgb(255, 255, 255)") == (scheme == "light")
