@@ -5,17 +5,16 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
 from django.db import Error as DatabaseFault
-from django.db import connections
 
 from durable import clock
 from durable.conf import settings
+from durable.errors import TransactionLeftOpen
 from durable.flow import abandon, acknowledge, claim, postpone, reconcile, turn
 from durable.flow.transaction import Fault, classify
 from durable.kernel.cache import Cache
@@ -33,6 +32,7 @@ from durable.outcomes import (
     RetryLater,
     TurnReport,
 )
+from durable.testing import leftovers
 from durable.testing.doubles import Standing
 from durable.testing.errors import NeverIdle
 from durable.worker import execute, transactional
@@ -158,9 +158,11 @@ class Inline:
         if call.definition.transactional:
             outcome = transactional.run(call, delivery, wait=_no_wait)
         else:
-            with _savepoints() as mend:
+            with leftovers.cleared() as mend:
                 outcome = execute.perform(call, delivery)
-                mend()
+                left_open = mend()
+            if left_open and isinstance(outcome, Completed):
+                outcome = call.failed(TransactionLeftOpen(one.activity, left_open), delivery)
         if standing.interruption is not None:
             raise standing.interruption
         if not isinstance(outcome, Committed) and _overran(call, delivery.started_at):
@@ -201,29 +203,6 @@ def _overran(call: Call, started_at: datetime | None) -> bool:
     if call.start_to_close is None or started_at is None or not clock.is_frozen():
         return False
     return clock.host_now() - started_at > call.start_to_close
-
-
-@contextmanager
-def _savepoints() -> Iterator[Callable[[], None]]:
-    """Within the test's own transactions, let a database error in a handler cost that attempt only.
-
-    A worker's handlers run without a transaction, where a failed statement leaves the connection in order; inside one,
-    PostgreSQL refuses everything that follows. `mend` goes back to the savepoint where that has happened.
-    """
-    open_ones = [c for c in connections.all(initialized_only=True) if c.connection is not None and c.in_atomic_block]
-    points = [(one, point) for one in open_ones if (point := one.savepoint()) is not None]
-
-    def mend() -> None:
-        for connection, point in points:
-            try:
-                if connection.needs_rollback:
-                    raise DatabaseFault
-                connection.savepoint_commit(point)
-            except DatabaseFault:
-                connection.needs_rollback = False
-                connection.savepoint_rollback(point)
-
-    yield mend
 
 
 def _note(workflow_id: uuid.UUID | None) -> None:

@@ -73,17 +73,19 @@ def left_open() -> list[str]:
     """
     found = []
     for connection in connections.all(initialized_only=True):
-        if connection.connection is None:
-            continue
-        unfinished = connection.settings_dict["AUTOCOMMIT"] and (not connection.autocommit or _is_open(connection))
-        if connection.in_atomic_block or unfinished:
+        if is_open(connection):
             found.append(connection.alias)
             _discard(connection)
     return found
 
 
-def _is_open(connection: BaseDatabaseWrapper) -> bool:
-    return session(connection) in (Session.OPEN, Session.ABORTED)
+def is_open(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a transaction is open here that somebody began: by Django's means, or behind its back."""
+    if connection.connection is None:
+        return False
+    if connection.in_atomic_block or not connection.settings_dict["AUTOCOMMIT"]:
+        return connection.in_atomic_block
+    return not connection.autocommit or session(connection) in (Session.OPEN, Session.ABORTED)
 
 
 def _discard(connection: BaseDatabaseWrapper) -> None:

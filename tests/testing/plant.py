@@ -35,6 +35,19 @@ async def note(label: str) -> None:
     await Entry.objects.acreate(label=label)
 
 
+@activity(name="plant.leave_open", retry=Retry(max_attempts=1))
+def leave_open(label: str) -> None:
+    from django.db import transaction
+
+    transaction.atomic().__enter__()
+    Entry.objects.create(label=label)
+
+
+@activity(name="plant.leave_open_together", retry=Retry(max_attempts=1), transactional=True)
+def leave_open_together(label: str) -> None:
+    leave_open(label)
+
+
 @activity(name="plant.book", transactional=True)
 def book(label: str) -> str:
     Entry.objects.create(label=label)

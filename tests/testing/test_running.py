@@ -56,6 +56,21 @@ class TestRun:
         assert testing.run(handle).startswith("R-7")
         assert handle.status() is WorkflowStatus.COMPLETED
 
+    @pytest.mark.parametrize(
+        ("left", "error"),
+        [
+            (plant.leave_open, "durable.errors.TransactionLeftOpen"),
+            (plant.leave_open_together, "durable.errors.TransactionSpoilt"),
+        ],
+    )
+    def test_a_handler_that_leaves_a_transaction_open_fails_as_in_a_worker(self, left: Any, error: str) -> None:
+        """BUGLOG C10. The test's own transaction goes on."""
+        with pytest.raises(durable.WorkflowFailed) as failed:
+            testing.run(left, "lost")
+        assert failed.value.type == error
+        assert testing.run(plant.book, "kept")
+        assert [entry.label for entry in Entry.objects.all()] == ["kept"]
+
     def test_the_clock_moves_to_the_due_moments_and_no_further(self) -> None:
         with testing.freeze(NOON) as frozen:
             assert testing.run(plant.asleep, 30) == (NOON + 30 * DAY).isoformat()
