@@ -23,7 +23,7 @@ from durable.admin.bulk import bulk_list, bulk_page
 from durable.admin.confirming import ask, selected_keys
 from durable.admin.dead_letter_filters import FILTERS, searched
 from durable.admin.dead_letter_page import letter_page
-from durable.admin.room import Page, Room, outside_transactions
+from durable.admin.room import Page, Room, on_the_list, outside_transactions
 from durable.models import DeadLetter, FailedAttempt, Workflow
 
 
@@ -57,8 +57,10 @@ class DeadLetterAdmin(Room):
         """The list's rows: dead letters, of the workflow that was searched for."""
         return searched(queryset.dead_letters(), search_term), False
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """The actions that this user may take."""
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
+        """The actions that this user may take, on the list; the page of one row has buttons of its own."""
+        if not on_the_list(action_location):
+            return {}
         return {name: (self._act, name, action.label) for name, action in ACTIONS.items() if action.allowed(request)}
 
     def get_urls(self) -> list[URLPattern]:

@@ -35,6 +35,11 @@ ROWS_SHOWN = 50
 """Rows of a table within a page; more are named by a link to their own list."""
 
 
+def on_the_list(action_location: Any) -> bool:
+    """Whether Django asks for the actions of a list. Since 6.1 it asks for those of a row's page, too."""
+    return getattr(action_location, "name", "CHANGE_LIST") == "CHANGE_LIST"
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """What a row's page shows: a heading with a quiet line below it, what can be done, notes, and the parts."""

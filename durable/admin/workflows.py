@@ -21,7 +21,7 @@ from durable import clock
 from durable.admin import payloads, wording
 from durable.admin.history import single_event
 from durable.admin.keys import read_key
-from durable.admin.room import ChoiceFilter, Page, Room, outside_transactions
+from durable.admin.room import ChoiceFilter, Page, Room, on_the_list, outside_transactions
 from durable.admin.workflow_page import WorkflowPage, dead_letters_of
 from durable.admin.workflow_verbs import VERBS, ask
 from durable.conf import settings
@@ -180,9 +180,9 @@ class WorkflowAdmin(Room):
         workflow = self.get_object(request, unquote(object_id))
         return self.not_there(request, object_id) if workflow is None else ask(request, self, verb, workflow)
 
-    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+    def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
         """Nothing is changed from this list; dead letters of the ticked ones can be listed."""
-        if not request.user.has_perm("durable.view_deadletter"):
+        if not on_the_list(action_location) or not request.user.has_perm("durable.view_deadletter"):
             return {}
         return {LIST_DEAD_LETTERS: (self.act, LIST_DEAD_LETTERS, gettext_lazy("List dead letters"))}
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import builtins
 import datetime as dt
+import gc
 import os
 import random
 import socket
@@ -117,6 +118,8 @@ class _Watch:
 def watching() -> Iterator[None]:
     """Raise `Impure` for the first call in workflow code that a replay can not repeat, at the latest at the end."""
     watch = _Watch(type(settings.codec()))
+    collects = gc.isenabled()
+    gc.disable()  # callbacks of the collector run wherever it strikes, and are nobody's workflow code
     before, before_in_threads = sys.getprofile(), threading.getprofile()
     threading.setprofile(watch)  # a deep caller's replay runs in a thread of its own
     sys.setprofile(watch)
@@ -130,6 +133,8 @@ def watching() -> Iterator[None]:
     finally:
         sys.setprofile(before)
         threading.setprofile(before_in_threads)
+        if collects:
+            gc.enable()
     if watch.found is not None:
         raise watch.found
 

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from django.core.management import call_command
@@ -69,7 +70,12 @@ def test_without_the_gate_a_missed_figure_is_only_shown(found) -> None:
 
 def test_quick_means_smaller_sizes(found, monkeypatch) -> None:
     asked: list[Sizes] = []
-    monkeypatch.setattr(suite, "measure", lambda **given: asked.append(given["sizes"]) or found)
+
+    def measured(**given: Any) -> Any:
+        asked.append(given["sizes"])
+        return found
+
+    monkeypatch.setattr(suite, "measure", measured)
     call_command("durable", "bench", "--quick", stdout=io.StringIO())
     call_command("durable", "bench", stdout=io.StringIO())
     assert asked == [shapes.QUICK, shapes.FULL]

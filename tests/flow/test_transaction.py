@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.db import DatabaseError, IntegrityError, OperationalError, connection, transaction
@@ -161,10 +162,14 @@ def test_the_first_own_transaction_of_a_thread_begins_immediate_too(
     """Its connection is not open yet, and connecting sets the host's mode."""
 
     def first() -> list[str]:
-        connection.settings_dict["OPTIONS"] = {**connection.settings_dict["OPTIONS"], "transaction_mode": "DEFERRED"}
-        with CaptureQueriesContext(connection) as captured:
+        # Every thread's connection has the same dict of settings.
+        with (
+            patch.dict(connection.settings_dict["OPTIONS"], transaction_mode="DEFERRED"),
+            CaptureQueriesContext(connection) as captured,
+        ):
             connection.close()
             own.own(Body())
+        connection.close()
         return [q["sql"] for q in captured if q["sql"].startswith("BEGIN")]
 
     assert second_connection(first).result(30) == ["BEGIN IMMEDIATE"]

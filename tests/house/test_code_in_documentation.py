@@ -12,6 +12,7 @@ import re
 import pytest
 
 import durable
+import durable.testing
 from durable.client.handle import Handle
 from durable.kernel.activity_context import ActivityInfo
 from tests.architecture.source import ROOT
