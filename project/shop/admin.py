@@ -52,7 +52,7 @@ class OrderList(ChangeList):
 class OrderAdmin(OrderPages):
     """Orders, each with a link to its workflow. They are written by activities, so staff only look."""
 
-    list_display = ["__str__", "status", "note", "placed_at", "workflow", "dead_letter"]
+    list_display = ["__str__", "status", "dead_letter", "note", "workflow", "placed_at"]
     readonly_fields = ["workflow", "dead_letter"]
     list_filter = ["status"]
     search_fields = ["customer"]
