@@ -246,9 +246,9 @@ FILTERS = [
         gettext_lazy("cause"), "cause", lambda request: [(cause.value, wording.cause(cause)) for cause in _causes()]
     ),
     _choices(
-        gettext_lazy("was the workflow told?"),
+        gettext_lazy("judged or not"),
         "judged",
-        lambda request: [("held", _("No, it still waits")), ("judged", _("Yes, judged"))],
+        lambda request: [("held", _("Not judged: it still waits")), ("judged", _("Judged"))],
     ),
     _choices(gettext_lazy("activity"), "activity", lambda request: _names(_sampled(request)[0])),
     _choices(gettext_lazy("workflow type"), "type", lambda request: _names(known_types()[:_OFFERED])),

@@ -50,7 +50,7 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
         badges=badges,
         parts=parts,
         buttons=_buttons(room, request, row),
-        notes=[_explained(row)],
+        notes=[_explained(row)] if is_dead or not any(action.allowed(request) for action in ACTIONS.values()) else [],
     )
 
 
@@ -167,7 +167,7 @@ def _buttons(room: Room, request: HttpRequest, row: Any) -> list[Button]:
             label=action.label,
             address=_address(room, action, row),
             tone="danger" if action.reason == "required" else "",
-            refused=_why(said[action.mode]),
+            refused=_why(said[action.mode], row),
         )
         for action in allowed
     ]
@@ -182,8 +182,8 @@ def _verdict(row: Any, mode: RedriveMode) -> str:
         return redriving.REDRIVABLE
 
 
-def _why(verdict: str) -> str:
-    return "" if verdict == redriving.REDRIVABLE else refusals.of_code(verdict).why
+def _why(verdict: str, row: Any) -> str:
+    return "" if verdict == redriving.REDRIVABLE else refusals.why_not(verdict, row.status)
 
 
 def _address(room: Room, action: Action, row: Any) -> str:

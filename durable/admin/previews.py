@@ -119,7 +119,7 @@ def _note(action: Action, go: int, meant: Any) -> str:
     if action.mode is RedriveMode.ELIGIBLE or not go:
         return ""
     held = preview_redrive(meant, mode=RedriveMode.ELIGIBLE).redrivable
-    return _("%(held)s of them are not judged: their workflow still waits. %(judged)s are judged.") % {
+    return _("Not judged, so that the workflow still waits: %(held)s. Judged: %(judged)s.") % {
         "held": f"{held:,}",
         "judged": f"{max(go - held, 0):,}",
     }

@@ -91,6 +91,13 @@ def of_code(code: str) -> Wording:
     return Wording(str(short), str(why), str(then))
 
 
+def why_not(verdict: str, status: str) -> str:
+    """Why the gates would refuse a row that stands so."""
+    if verdict == NotDeadLettered.code and status in _STATUS_WHY:
+        return str(_STATUS_WHY[status])
+    return of_code(verdict).why
+
+
 def of(refusal: RedriveRefused) -> Wording:
     """A refusal with what it carries: how the workflow ended, how the row stands, whether the outcome is known."""
     general = of_code(refusal.code)

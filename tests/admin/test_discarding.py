@@ -35,7 +35,7 @@ def test_a_workflow_that_waits_is_told_what_was_chosen(discarder: Client, then: 
 def test_a_judged_one_is_only_closed(discarder: Client) -> None:
     row = letter(failure_delivered=True)
     page = choose(discarder, "discard", row)
-    assert "0 of them are not judged: their workflow still waits. 1 are judged." in page.text
+    assert "Not judged, so that the workflow still waits: 0. Judged: 1." in page.text
     act(discarder, "discard", row, reason="done")
     assert status(row) == "cancelled"
     assert not Message.objects.exists()
@@ -70,6 +70,6 @@ def test_its_page_stays_readable(discarder: Client) -> None:
     row = letter()
     act(discarder, "discard", row, reason="paid by hand")
     text = discarder.get(one_url(row, "discard").replace("/discard/", "/change/")).text
-    assert "It is closed and will not run again." in text
+    assert "It was discarded meanwhile" in text
     assert "paid by hand" in text
     assert "durable-button-off" in text
