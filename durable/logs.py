@@ -14,4 +14,22 @@ def get_logger(name: str) -> Any:
     That of structlog itself prints to stdout in a project that never configured structlog. A wrapped standard logger
     does not, and still follows the host's processors where there are some.
     """
-    return structlog.wrap_logger(logging.getLogger(name))
+    return _Logger(logging.getLogger(name))
+
+
+class _Logger:
+    """A wrapped logger whose debug lines cost nothing where nobody wants them: a structlog that was never configured
+    renders a line in full before it asks for the level, which took as long as a whole handler.
+    """
+
+    def __init__(self, standard: logging.Logger) -> None:
+        self._standard = standard
+        self._told: Any = structlog.wrap_logger(standard)
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """As the wrapped logger's, if the standard one is to say it."""
+        if self._standard.isEnabledFor(logging.DEBUG):
+            self._told.debug(event, **fields)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._told, name)

@@ -75,8 +75,15 @@ def turn(*, cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note
 
 def _turn_once(cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note) -> TurnReport:
     candidates = transaction.reading(partial(_candidates, queues=queues, limit=limit))
-    if not candidates:
-        return TurnReport()
+    report = TurnReport()
+    # Preparing costs more than looking: the second half is prepared only when others hold all of the first.
+    while candidates and report == TurnReport():
+        report = _turn_some(cache, candidates[:limit], limit, note)
+        del candidates[:limit]
+    return report
+
+
+def _turn_some(cache: Cache, candidates: list[uuid.UUID], limit: int, note: Note) -> TurnReport:
     batch = _Batch()
     try:
         transaction.reading(lambda connection: _prepare(connection, cache, candidates, batch, note))
@@ -204,7 +211,7 @@ def _turn(
     waiting: list[uuid.UUID] = []
     unknown: list[LockedWorkflow] = []
     deferred = 0
-    for owner in sorted(locked, key=candidates.index):
+    for owner in (candidate for candidate in candidates if candidate in locked):
         workflow = locked[owner]
         if not workflow.is_live:
             ended.append(owner)

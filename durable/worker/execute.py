@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -190,8 +189,8 @@ def perform(call: Call, delivery: Delivery) -> Ending:
 async def perform_async(call: Call, delivery: Delivery) -> Ending:
     """Run an async handler in this loop and answer its ending."""
     try:
-        with _entered(call, delivery):
-            value = await call.definition.fn(*call.args, **call.kwargs)
+        _enter(call, delivery)
+        value = await call.definition.fn(*call.args, **call.kwargs)
         payload = call.encoded(value)
     # User code, as above. A cancellation that was asked for becomes `Cancelled` in `failed`.
     except BaseException as error:  # noqa: BLE001
@@ -203,8 +202,8 @@ def completed(call: Call, delivery: Delivery) -> Completed:
     """Run a sync handler in this thread and answer its completion. Raises what the handler raised."""
 
     def handled() -> Any:
-        with _entered(call, delivery):
-            return call.definition.fn(*call.args, **call.kwargs)
+        _enter(call, delivery)
+        return call.definition.fn(*call.args, **call.kwargs)
 
     # In a copy of the context: what one handler sets (a language, a context variable) must not greet the next one.
     value = contextvars.copy_context().run(handled)
@@ -224,9 +223,10 @@ def _unknown(
     return GiveUp(claim, Cause.UNKNOWN_HANDLER, describe(unknown))
 
 
-@contextmanager
-def _entered(call: Call, delivery: Delivery) -> Iterator[None]:
-    """The context that a handler finds: `activity_info()`, and log lines that say whose they are."""
+def _enter(call: Call, delivery: Delivery) -> None:
+    """Make the context that a handler finds: `activity_info()`, and log lines that say whose they are. Each handler has
+    a context of its own, which ends with it.
+    """
     claim = call.claim
 
     def beat(details: str) -> None:
@@ -243,12 +243,8 @@ def _entered(call: Call, delivery: Delivery) -> Iterator[None]:
         beat=beat,
         last_heartbeat=claim.last_heartbeat,
     )
-    token = activity_context.current.set(info)
-    try:
-        with structlog.contextvars.bound_contextvars(**of_claim(claim)):
-            yield
-    finally:
-        activity_context.current.reset(token)
+    activity_context.current.set(info)
+    structlog.contextvars.bind_contextvars(**of_claim(claim))
 
 
 def _database_now() -> datetime:
