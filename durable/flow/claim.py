@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
+from functools import partial
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow import transaction
 from durable.outcomes import Claim
-from durable.store import claims
+from durable.store import claims, outbox
 
 
 def claim(*, worker: str, limit: int, queues: tuple[str, ...] | None, lease_for: timedelta) -> list[Claim]:
@@ -18,6 +19,11 @@ def claim(*, worker: str, limit: int, queues: tuple[str, ...] | None, lease_for:
     Commits together: the rows' status, time and delivery count, and their work items. Suspects are left out.
     """
     return _claim(worker, limit, queues, lease_for, suspects=False)
+
+
+def suspects_due(queues: tuple[str, ...] | None) -> int:
+    """How many suspects wait in these queues (None: all) for a process that has run empty; 100 at most. Reads only."""
+    return transaction.reading(partial(outbox.count_suspects_due, queues=queues))
 
 
 def claim_suspect(*, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta) -> list[Claim]:

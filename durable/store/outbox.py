@@ -374,14 +374,15 @@ def claimed_without_item(connection: BaseDatabaseWrapper, *, after: int, limit: 
     return [(row[0], sql.as_uuid(row[1])) for row in rows]
 
 
-def count_suspects_due(connection: BaseDatabaseWrapper) -> int:
-    """How many suspects are due: at most 100 are counted."""
+def count_suspects_due(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None = None) -> int:
+    """How many suspects are due in these queues (None: all): at most 100 are counted."""
     now, params = clock.now_sql(connection)
+    mine, mine_params = ("true", []) if queues is None else sql.among(connection, "queue", queues)
     rows = sql.fetch(
         connection,
         "SELECT count(*) FROM (SELECT 1 FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND suspect "
-        f"AND visible_after <= {now} LIMIT 100) AS due",
-        params,
+        f"AND visible_after <= {now} AND {mine} LIMIT 100) AS due",
+        [*params, *mine_params],
     )
     count: int = rows[0][0]
     return count

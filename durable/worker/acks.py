@@ -11,6 +11,7 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -78,6 +79,11 @@ class Acks:
             self._condition.notify_all()
 
     @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
     def pending(self) -> int:
         """How many outcomes are not written yet."""
         with self._condition:
@@ -96,7 +102,16 @@ class Acks:
         """Write outcomes until `finish` was asked for and nothing is pending."""
         while batch := self._next():
             self.pulse.begin()
-            self._write(batch)
+            try:
+                self._write(batch)
+            # Errors of the database were treated inside. A fault of ours must not end the thread: nothing would be
+            # acknowledged any more. The renewal of these ends, and the reconciler takes over.
+            except Exception as bug:
+                log.exception("ack_raised", items=len(batch))
+                self.pulse.fail(f"{type(bug).__qualname__}: {bug}")
+                for item in batch:
+                    with suppress(Exception):
+                        self._ended(item.delivery, item.outcome)
             self.pulse.end()
             with self._condition:
                 self._busy = 0

@@ -17,8 +17,11 @@ from django.db.backends.signals import connection_created
 
 from durable.worker import hygiene
 from durable.worker.delivery import Delivery
+from durable.worker.logs import get_logger
 
 Answer = TypeVar("Answer")
+
+log = get_logger("durable.worker.async_pool")
 
 OWN_THREADS = "durable-"
 
@@ -71,6 +74,7 @@ class AsyncPool:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
 
     def submit(self, delivery: Delivery) -> None:
         """Start a delivery. From any thread."""
@@ -105,9 +109,22 @@ class AsyncPool:
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            while not self._closing:
+                self._run_on(loop)
         finally:
             loop.close()
+
+    def _run_on(self, loop: asyncio.AbstractEventLoop) -> None:
+        """A handler that stops the loop, or a task of its own that raises SystemExit through it, must not take the
+        other handlers along, nor all later ones: the loop goes on where it was.
+        """
+        try:
+            loop.run_forever()
+        except BaseException:
+            log.exception("async_loop_raised")
+        else:
+            if not self._closing:
+                log.error("async_loop_stopped_by_a_handler")
 
     def _begin(self, loop: asyncio.AbstractEventLoop, delivery: Delivery) -> None:
         task = loop.create_task(self._work(delivery))
@@ -120,6 +137,7 @@ class AsyncPool:
         await self.connections.drop()
         loop = asyncio.get_running_loop()
         await loop.shutdown_asyncgens()
+        self._closing = True
         loop.call_soon(loop.stop)
 
 

@@ -65,6 +65,7 @@ class Claims:
         self._pace = pace
         self._ready = ready
         self._hinted = False
+        self._suspect_is_out = False
         self._looked_at = 0.0
         self._suspended_since: float | None = None
         self._ordinary_until = 0.0
@@ -83,10 +84,14 @@ class Claims:
         if not self._ready.is_set():
             return WAIT_FOR_RING
         now = time.monotonic()
+        if self._empty():
+            self._suspect_is_out = False
         if self._suspects_first(now):
             if not self._empty():
-                return WAIT_FOR_EMPTY
-            if self._hold(self._claim_suspect):
+                if self._suspects_still_wait(now):
+                    return WAIT_FOR_EMPTY
+            elif self._hold(self._claim_suspect):
+                self._suspect_is_out = True
                 return 0.0
             self._hinted = False
             self._suspended_since = None
@@ -133,14 +138,20 @@ class Claims:
         return WAIT_FOR_RING
 
     def _give_back(self) -> None:
-        """Release the deliveries that have not begun. What can not be written stays held, for the end of the worker."""
+        """Release the deliveries that have not begun. If that can not be written, they wait on for their slots."""
         waiting = self._handlers.take_back()
-        if waiting:
-            log.info("claimed_ahead_given_back", count=len(waiting), worker=self._worker)
+        if not waiting:
+            return
+        log.info("claimed_ahead_given_back", count=len(waiting), worker=self._worker)
+        try:
             releasing.release([delivery.claim for delivery in waiting])
+        except DatabaseFault:
             for delivery in waiting:
-                delivery.settle()
-                self._leases.end(delivery)
+                self._handlers.dispatch(delivery)
+            raise
+        for delivery in waiting:
+            delivery.settle()
+            self._leases.end(delivery)
 
     def _suspects_first(self, now: float) -> bool:
         """Whether ordinary claims are suspended for the sake of suspects, now."""
@@ -153,6 +164,13 @@ class Claims:
         self._suspended_since = None
         self._ordinary_until = now + self._patience
         return False
+
+    def _suspects_still_wait(self, now: float) -> bool:
+        """Whether running empty is worth it still: others may have taken them, and a hint names no queues."""
+        if not self._suspect_is_out and now >= self._looked_at + SUSPECTS_LOOK:
+            self._looked_at = now
+            return claiming.suspects_due(self._queues) > 0
+        return True
 
     def _empty(self) -> bool:
         return self._handlers.busy == 0 and self._leases.count == 0

@@ -9,7 +9,10 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from durable.worker.delivery import Delivery
+from durable.worker.logs import get_logger
 from durable.worker.wakeup import HostTiming, Timing
+
+log = get_logger("durable.worker.deadlines")
 
 SMALLEST_SWEEP = 256
 
@@ -48,7 +51,11 @@ class Deadlines:
 
     def _run(self) -> None:
         while (due := self._next()) is not None:
-            due()
+            try:
+                due()
+            # Without this thread no time limit holds any more: a fault of ours about one delivery must not end it.
+            except Exception:
+                log.exception("deadline_raised")
 
     def _next(self) -> Callable[[], None] | None:
         with self._condition:

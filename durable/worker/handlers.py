@@ -13,12 +13,12 @@ from functools import partial
 from durable.errors import AlreadyRegistered, NotRegistered, TransactionLeftOpen
 from durable.kernel.failure import describe
 from durable.kernel.registry import registry
-from durable.outcomes import Cancelled, Completed
+from durable.outcomes import Cancelled, Cause, Completed
 from durable.worker import execute, hygiene, transactional
 from durable.worker.async_pool import AsyncPool, interruptible
 from durable.worker.deadlines import Deadlines
 from durable.worker.delivery import Delivery, Settlement, Start
-from durable.worker.execute import AckFailed, Call, Outcome
+from durable.worker.execute import AckFailed, Call, GiveUp, Outcome
 from durable.worker.foresight import Foresight
 from durable.worker.logs import get_logger, of_claim
 from durable.worker.pool import HandlerPool
@@ -97,7 +97,7 @@ class Handlers:
     def _fill(self) -> None:
         """Start what waits while there are free slots."""
         while (delivery := self._next_sync()) is not None:
-            self.pool.submit(delivery)
+            self._launch(delivery, self.pool.submit)
 
     def _next_sync(self) -> Delivery | None:
         """Give free slots to what waits, in order: start the async ones, and answer the first sync one."""
@@ -109,7 +109,18 @@ class Handlers:
                 self._busy.add(delivery)
             if not _is_async(delivery):
                 return delivery
-            self._async_pool.submit(delivery)
+            self._launch(delivery, self._async_pool.submit)
+
+    def _launch(self, delivery: Delivery, submit: Callable[[Delivery], None]) -> None:
+        """Start a delivery. What can not be started (no thread to be had) is given back; it must not keep its slot."""
+        try:
+            submit(delivery)
+        except RuntimeError as full:
+            log.exception("delivery_not_started", **of_claim(delivery.claim))
+            self._finish(delivery, GiveUp(delivery.claim, Cause.TRANSPORT_DOWN, describe(full)))
+            with self._lock:
+                self._busy.discard(delivery)
+            self._slot_freed()
 
     def close(self, seconds: float) -> None:
         """Stop taking work. Waits `seconds` at most for async handlers that were told to stop."""

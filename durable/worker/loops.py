@@ -126,9 +126,9 @@ class Loop:
             rest = self._step()
         except DatabaseFault as fault:
             return self._failed(fault)
-        # A fault in our own code must not end the thread in silence: a worker without one of its loops looks alive and
-        # does nothing. It is shown, and tried again.
-        except Exception as bug:
+        # A fault in our own code, or an exit that user code asked for, must not end the thread in silence: a worker
+        # without one of its loops looks alive and does nothing. It is shown, and tried again.
+        except BaseException as bug:
             log.exception("loop_raised", loop=self.pulse.name)
             return self._failed(bug)
         finally:
@@ -139,7 +139,7 @@ class Loop:
             self.pulse.recover()
         return rest
 
-    def _failed(self, fault: Exception) -> float:
+    def _failed(self, fault: BaseException) -> float:
         self._failures += 1
         if self._failures == 1:
             log.warning("store_trouble", loop=self.pulse.name, error=f"{type(fault).__qualname__}: {fault}")

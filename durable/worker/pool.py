@@ -6,11 +6,16 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
+from django.db import Error as DatabaseFault
 from django.db import connections
 
 from durable.worker import hygiene
 from durable.worker.delivery import Delivery
+from durable.worker.logs import get_logger
+
+log = get_logger("durable.worker.pool")
 
 IDLE_SECONDS = 1.0
 """A thread that found nothing to do for so long closes the connections that its host does not want kept."""
@@ -53,12 +58,12 @@ class HandlerPool:
             return self._threads
 
     def submit(self, delivery: Delivery) -> None:
-        """Run a delivery as soon as a thread is free."""
+        """Run a delivery as soon as a thread is free. Raises `RuntimeError` when there is none, and can be none."""
         with self._lock:
+            if self._queued >= self._waiting and self._threads < self._size:
+                self._spawn_one_more()
             self._queued += 1
             self._queue.put(delivery)
-            if self._queued > self._waiting and self._threads < self._size:
-                self._spawn()
 
     def replace(self, delivery: Delivery) -> None:
         """The thread of this delivery is left to its handler; another one may take its place."""
@@ -69,7 +74,8 @@ class HandlerPool:
             lane.left = True
             self._threads -= 1
             if self._queued > self._waiting and not self._closed:
-                self._spawn()
+                with suppress(RuntimeError):  # the next delivery tries again
+                    self._spawn_one_more()
 
     def close(self, seconds: float) -> None:
         """Let idle threads end, and the others after their work. Waits for the idle ones, `seconds` at most."""
@@ -83,13 +89,22 @@ class HandlerPool:
         for thread in idle:
             thread.join(max(0.0, end - time.monotonic()))
 
+    def _spawn_one_more(self) -> None:
+        """One more thread; where the system has no more of them, those that there are must do."""
+        try:
+            self._spawn()
+        except RuntimeError as full:
+            log.warning("no_more_threads", threads=self._threads, wanted=self._size, error=str(full))
+            if not self._threads:
+                raise
+
     def _spawn(self) -> None:
-        self._threads += 1
         self._numbers += 1
         # Daemons: a handler that never returns must not keep the process from ending after its grace period.
         thread = threading.Thread(target=self._run, name=f"durable-handler-{self._numbers}", daemon=True)
-        self._all.add(thread)
         thread.start()
+        self._threads += 1
+        self._all.add(thread)
 
     def _run(self) -> None:
         lane = _Lane()
@@ -102,11 +117,11 @@ class HandlerPool:
                     self._run_one(following, lane)
                     following = None if lane.left else self._more()
         finally:
-            connections.close_all()
             with self._lock:
                 self._all.discard(lane.thread)
                 if not lane.left:
                     self._threads -= 1
+            connections.close_all()
 
     def _run_one(self, delivery: Delivery, lane: _Lane) -> None:
         with self._lock:
@@ -124,11 +139,18 @@ class HandlerPool:
             try:
                 return self._queue.get(timeout=IDLE_SECONDS)
             except queue.Empty:
-                hygiene.rest()
+                self._rest()
                 return self._queue.get()
         finally:
             with self._lock:
                 self._waiting -= 1
+
+    def _rest(self) -> None:
+        """A connection that resists being closed must not end the thread that others count on."""
+        try:
+            hygiene.rest()
+        except DatabaseFault:
+            hygiene.drop()
 
 
 class _Lane:

@@ -24,6 +24,9 @@ log = get_logger("durable.worker.stopping")
 LAST_WORDS = 5.0
 """Seconds after `GRACE_FOR` in which acknowledgements and releases have to end."""
 
+SHORT_CLAIM = 1.0
+"""Seconds that a claim under way may take to come to its end, also without grace."""
+
 BURST_PATIENCE = 100
 """Looks at a store that does not answer until a burst gives up: about two seconds."""
 
@@ -65,7 +68,7 @@ def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
     deadline = time.monotonic() + grace
     for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop):
         loop.stop()
-    worker.claim_loop.join(grace)
+    worker.claim_loop.join(max(grace, SHORT_CLAIM))  # what a claim under way brings has to be known here
     while worker.handlers.busy and (left := deadline - time.monotonic()) > 0:
         worker.wait_for_slot(min(left, 0.5))
     unfinished = [delivery for delivery in worker.leases.all() if delivery.settle() is Settlement.FIRST]

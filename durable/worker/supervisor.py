@@ -113,6 +113,8 @@ class Supervisor:
         if self._stopping is None:
             self._stopping = time.monotonic()
             self._code = code
+        elif self._code is Exit.RESTART:
+            self._code = code  # an end that is asked for outranks a restart that is under way
         self._send(signal.SIGTERM)
         self._doorbell.ring()
 
@@ -143,18 +145,29 @@ class Supervisor:
     def _fork(self, child: _Child) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        inner, outer = os.pipe()
-        # A signal that comes between the fork and the child's own handlers waits for them.
+        # A signal that comes between the fork and the child's own handlers waits for them; here it waits until the
+        # child is known, and will hear of it.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-        pid = os.fork()
-        if pid == 0:
-            self._be_child(child, outer)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-        os.close(outer)
-        os.set_blocking(inner, False)
-        child.pid, child.pipe = pid, inner
-        child.started_at = child.heard_at = time.monotonic()
-        child.report, child.was_ready = None, False
+        try:
+            inner, outer = os.pipe()
+            try:
+                pid = os.fork()
+                if pid == 0:
+                    self._be_child(child, outer)
+            except OSError:
+                os.close(inner)
+                raise
+            finally:
+                os.close(outer)
+            os.set_blocking(inner, False)
+            child.pid, child.pipe = pid, inner
+            child.started_at = child.heard_at = time.monotonic()
+            child.report, child.was_ready = None, False
+        except OSError as full:  # no more processes or descriptors in this system, for now
+            log.error("worker_process_not_forked", number=child.number, error=str(full))
+            child.start_at = time.monotonic() + LONGEST_WAIT
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
     def _be_child(self, child: _Child, outer: int) -> None:
         """In the forked process. Never returns: the rest of the parent's program is not the child's."""

@@ -17,7 +17,7 @@ from django.db import connections
 from durable.conf import settings
 from durable.kernel.cache import Cache
 from durable.outcomes import Completed, Failed, ReconcileReport, RetryLater
-from durable.worker import notes, stopping
+from durable.worker import hygiene, notes, stopping
 from durable.worker.acks import Acks
 from durable.worker.burst import Burst, Quiet
 from durable.worker.claims import Claims
@@ -171,18 +171,23 @@ class Worker:
         while self._exit is None:
             self._doorbell.wait(TICK if self._mode is Mode.SERVE else BURST_TICK)
             self._watch_turns()
+            self._watch_threads()
             if self._on_tick is not None:
                 self._on_tick(self)
             if self._mode is Mode.BURST and self._exit is None:
                 failures = self._look_whether_done(burst, failures)
         code = stopping.stop(self, self._exit, grace=settings.grace_for.total_seconds())
+        if code is Exit.RESTART and self._exit is not Exit.RESTART:
+            code = self._exit  # somebody asked for an end meanwhile
         log.info("worker_stopped", worker=self.name, code=int(code))
         self._doorbell.close()
         return code
 
     def stop(self, code: Exit = Exit.CLEAN) -> None:
-        """Ask the worker to stop in good order. From any thread, and from signal handlers."""
-        if self._exit is None:
+        """Ask the worker to stop in good order. From any thread, and from signal handlers. A restart that is under way
+        becomes an end when an end is asked for; nothing else is taken back.
+        """
+        if self._exit is None or self._exit is Exit.RESTART:
             self._exit = code
         self._doorbell.ring()
 
@@ -207,7 +212,7 @@ class Worker:
         pulses = [loop.pulse for loop in self.loops] + [self.acks.pulse]
         found += [pulse.complaint(stuck_after=STUCK_AFTER) for pulse in pulses]
         if self._exit is None:
-            found += [f"the {loop.pulse.name} loop is gone" for loop in self.loops if not loop.alive]
+            found += [f"the {name} loop is gone" for name in self._gone()]
         return [complaint for complaint in found if complaint]
 
     @property
@@ -229,8 +234,20 @@ class Worker:
             log.error("turn_hangs", workflow=str(hanging), seconds=self._hang_after, worker=self.name)
             self.stop(Exit.RESTART)
 
+    def _watch_threads(self) -> None:
+        gone = self._gone()
+        if gone and self._exit is None:
+            # Half a worker would hold rows that it never finishes. None of these threads ends by itself.
+            log.error("loops_gone", loops=gone, worker=self.name)
+            self.stop(Exit.RESTART)
+
+    def _gone(self) -> list[str]:
+        threads = [(loop.pulse.name, loop.alive) for loop in self.loops]
+        return [name for name, alive in [*threads, (self.acks.pulse.name, self.acks.alive)] if not alive]
+
     def _look_whether_done(self, burst: Burst, failures: int) -> int:
         try:
+            hygiene.refresh()
             if self.ready.is_set() and burst.look() is Quiet.DONE:
                 self.stop()
             elif not self.ready.is_set() and self.housekeeping_loop.pulse.trouble:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from durable.flow import claim as claiming
 from durable.flow import release as releasing
@@ -63,6 +64,7 @@ class Floor:
         self.ready.set()
         monkeypatch.setattr(claiming, "claim", self._claim)
         monkeypatch.setattr(claiming, "claim_suspect", self._claim_suspect)
+        monkeypatch.setattr(claiming, "suspects_due", lambda queues: len(self.suspects))
         monkeypatch.setattr(releasing, "release", self._release)
         self.released: list[int] = []
         monkeypatch.setattr(claims_module.time, "monotonic", lambda: self.now)  # type: ignore[attr-defined]
@@ -230,3 +232,44 @@ def test_an_idle_worker_looks_for_suspects_by_itself(floor: Floor) -> None:
     floor.claims.step()
     floor.claims.step()
     assert floor.running() == [101]
+
+
+def test_nobody_runs_empty_for_suspects_that_others_have_taken_or_that_wait_in_other_queues(floor: Floor) -> None:
+    floor.ordinary = [claim(row) for row in range(1, 9)]
+    floor.claims.step()
+    floor.suspects = [claim(101, suspect=True)]
+    floor.claims.suspects_due()
+    floor.end(1)
+    floor.claims.step()
+    assert floor.running() == [2, 3]
+    floor.suspects.clear()
+    floor.now += 1
+    floor.claims.step()
+    assert floor.running() == [2, 3, 4]
+
+
+def test_the_last_suspect_that_runs_here_still_keeps_ordinary_work_out(floor: Floor) -> None:
+    floor.suspects = [claim(101, suspect=True)]
+    floor.claims.suspects_due()
+    floor.claims.step()
+    floor.ordinary = [claim(1)]
+    floor.now += 30
+    floor.claims.step()
+    assert floor.running() == [101]
+
+
+def test_what_could_not_be_given_back_waits_on_for_its_slot(floor: Floor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held and renewed without being run, it would be stuck for as long as the worker lives."""
+
+    def away(claims: Sequence[Claim]) -> None:
+        raise OperationalError("gone")
+
+    floor.slots.ahead = 2
+    floor.ordinary = [claim(row) for row in range(1, 6)]
+    floor.claims.step()
+    monkeypatch.setattr(releasing, "release", away)
+    floor.now += 10
+    with pytest.raises(OperationalError):
+        floor.claims.step()
+    assert [delivery.claim.row_id for delivery in floor.slots.queued] == [4, 5]
+    assert not any(delivery.settled for delivery in floor.slots.queued)

@@ -32,7 +32,7 @@ class Odd(Exception):
         raise RuntimeError("no text")
 
 
-@activity(name="plant.note")
+@activity(name="plant.note_down")
 def note(label: str) -> str:
     """Write an entry."""
     Entry.objects.create(label=label)
@@ -265,3 +265,16 @@ def stand(folder: str, label: str) -> str:
     with Path(folder, f"opened-{number}").open() as file:
         file.read()
     return f"{label} of delivery {number}"
+
+
+@activity(name="plant.end_the_loop", retry=Retry(max_attempts=1))
+async def end_the_loop(how: str) -> None:
+    """Stop the loop that runs it, or raise SystemExit through it from a task of its own."""
+
+    async def leave_it() -> None:
+        raise SystemExit(3)
+
+    if how == "stop":
+        asyncio.get_running_loop().stop()
+    else:
+        await asyncio.create_task(leave_it())
