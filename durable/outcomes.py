@@ -142,13 +142,14 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler failed for good: no attempt is left, or the error is not retried."""
+    """The handler failed for good: no attempt is left (`spent`), or the error is one that is not retried."""
 
     claim: Claim
     failure: Failure
     cause: Cause
     started_at: datetime
     heartbeat: str | None = None
+    spent: bool = True
 
 
 @dataclass(frozen=True, slots=True)

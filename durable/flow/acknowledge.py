@@ -104,8 +104,10 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
 
 
 def _is_held(ending: Ending) -> bool:
-    """Whether spent retries make a dead letter, by the activity's `on_exhausted`, instead of a failure."""
-    return isinstance(ending, Failed) and ending.claim.options.get("on_exhausted") == "hold"
+    """Whether spent retries make a dead letter, by the activity's `on_exhausted`, instead of a failure. An error that is
+    not retried is the handler's own verdict, and goes to the workflow.
+    """
+    return isinstance(ending, Failed) and ending.spent and ending.claim.options.get("on_exhausted") == "hold"
 
 
 def _death(ending: Ending, owners: dict[uuid.UUID, LockedWorkflow], rows: dict[int, LockedRow]) -> Death:

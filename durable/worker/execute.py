@@ -120,7 +120,7 @@ class Call:
         if delivery.cancel_requested:
             return Cancelled(claim, heartbeat)  # no attempt starts after a request to stop
         if final or claim.attempt >= claim.attempt_budget:
-            return Failed(claim, failure, cause, started_at, heartbeat)
+            return Failed(claim, failure, cause, started_at, heartbeat, spent=not final)
         delay = self.retry.delay(claim.attempt, self.rng)
         return RetryLater(claim, failure, cause, started_at, delay // timedelta(microseconds=1), heartbeat)
 

@@ -325,3 +325,10 @@ def test_an_acknowledgement_is_never_tried_twice_here(out: Claim) -> None:
         acknowledge.acknowledge([completed(out)])
     assert len(tried) == 1
     assert everything() == before
+
+
+def test_an_error_that_is_not_retried_goes_to_the_workflow_also_under_on_exhausted_hold(driver: Driver) -> None:
+    """SPEC B6: it is spent retries that are held; a verdict of the handler is none."""
+    workflow_id = driver.enqueue(cases.step, 1, budget=5, options={"on_exhausted": "hold"})
+    assert acknowledge.acknowledge([replace(failed(driver.claim_one()), spent=False)]) == GOOD
+    assert (row(workflow_id).status, workflow(workflow_id).status) == ("done", "failed")
