@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -206,3 +207,25 @@ def test_the_age_is_counted_from_when_the_page_was_shown(redriver: Client) -> No
 
 def test_the_piece_of_work_is_an_activity_on_a_queue_of_its_own() -> None:
     assert change_some_dead_letters.queue == change_dead_letters.queue == QUEUE
+
+
+EVIL = """<script>alert(1)</script>"'><img src=x onerror=alert(2)>"""
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_script_in_what_was_asked_for_is_inert_on_its_pages(root: Client) -> None:
+    """BUGLOG A15."""
+    for number in range(3):
+        resting(activity=EVIL, queue=EVIL, workflow__key=f"{EVIL}{number}")
+    query = f"?{urlencode({'activity': EVIL, 'queue': EVIL})}"
+    asking = choose(root, "discard", query=query)
+    answer = confirm(root, asking, reason=EVIL)
+    finish()
+    overview = root.get(reverse("admin:durable_deadletter_bulk_list"))
+    one = resting(activity=EVIL)
+    messages = confirm(root, choose(root, "redrive", one), reason=EVIL)
+    for page in (asking, answer, root.get(answer.wsgi_request.path), overview, messages):
+        assert "<script>alert" not in page.text
+        assert "<img src=x" not in page.text
+    assert "alert(1)" in root.get(answer.wsgi_request.path).text
+    assert "alert(1)" in messages.text
