@@ -101,20 +101,22 @@ def _take_sqlite(
         connection,
         f"UPDATE durable_outboxrow SET status = 'claimed', claimed_at = {now}, deliveries = deliveries + 1 "
         f"WHERE {condition} AND status = 'pending' AND NOT paused "
-        f"RETURNING {_RETURNING} created_at, (SELECT single FROM durable_workflow w WHERE w.id = workflow_id)",
+        f"RETURNING {_RETURNING} created_at",
         [*now_params, *ids],
     )
     condition, ids = sql.among(connection, "r.id", [row[0] for row in rows])
-    sql.execute(
+    # Not asked for in the RETURNING above: SQLite would read the whole table of workflows there, for each row.
+    singles = sql.fetch(
         connection,
         "INSERT INTO durable_workitem (outbox_row_id, workflow_id, lock_token, locked_until, worker, attempts, "
         "attempt_budget, delivery_failures, delivery_budget, single) "
         f"SELECT r.id, r.workflow_id, %s, {until}, %s, r.attempts, r.attempt_budget, r.delivery_failures, "
         "r.delivery_budget, w.single FROM durable_outboxrow r JOIN durable_workflow w ON w.id = r.workflow_id "
-        f"WHERE {condition}",
+        f"WHERE {condition} RETURNING outbox_row_id, single",
         [token.hex, *until_params, worker, *ids],
     )
-    return rows
+    single = dict(singles)
+    return [(*row, single[row[0]]) for row in rows if row[0] in single]
 
 
 def taken_under(connection: BaseDatabaseWrapper, token: uuid.UUID, worker: str) -> list[Claim]:
