@@ -147,7 +147,9 @@ class Worker:
             self.loops.append(Loop("listen", self.listener.step, at_end=self.listener.close, prepare=lambda: None))
 
     def _pace(self) -> Pace:
-        return Pace(max(settings.poll_for, LONGEST_LOOK))
+        """On SQLite something cheaper watches for what others write, at `POLL_FOR`; on PostgreSQL the looks do it."""
+        watched = connections[self._alias].vendor == "sqlite"
+        return Pace(max(settings.poll_for, LONGEST_LOOK) if watched else settings.poll_for)
 
     # --- running ---
 
