@@ -27,6 +27,7 @@ from durable.kernel.limits import (
     MAX_COUNT,
     MAX_KEY_LENGTH_CEILING,
     MAX_QUEUE_LENGTH,
+    MAX_SPAN,
 )
 from durable.kernel.options import check_text
 from durable.kernel.retry import Retry
@@ -52,13 +53,13 @@ class _Refused(Exception):
 
 
 def _span(value: Any) -> None:
-    if not isinstance(value, timedelta) or value <= timedelta():
-        raise _Refused("a datetime.timedelta above zero")
+    if not isinstance(value, timedelta) or not timedelta() < value <= MAX_SPAN:
+        raise _Refused(f"a datetime.timedelta above zero, of {MAX_SPAN.days:,} days at most")
 
 
 def _patience(value: Any) -> None:
-    if not isinstance(value, timedelta) or value < timedelta():
-        raise _Refused("a datetime.timedelta of zero or more")
+    if not isinstance(value, timedelta) or not timedelta() <= value <= MAX_SPAN:
+        raise _Refused(f"a datetime.timedelta of zero or more, {MAX_SPAN.days:,} days at most")
 
 
 def _optional_span(value: Any) -> None:
@@ -85,7 +86,7 @@ def _backoff(value: Any) -> None:
     if not isinstance(value, tuple) or len(value) != 3:
         raise _Refused(wanted)
     first, factor, cap = value
-    spans = all(isinstance(span, timedelta) and span >= timedelta() for span in (first, cap))
+    spans = all(isinstance(span, timedelta) and timedelta() <= span <= MAX_SPAN for span in (first, cap))
     number = isinstance(factor, int | float) and not isinstance(factor, bool) and 1.0 <= factor < float("inf")
     if not spans or not number:
         raise _Refused(wanted)

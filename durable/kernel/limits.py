@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 MAX_NAME_LENGTH: Final = 200
@@ -29,6 +30,16 @@ MAX_PRIORITY: Final = 32_767
 
 MAX_COUNT: Final = 2_147_483_647
 """Budgets and counters are integer columns."""
+
+MAX_WORKER_NAME_LENGTH: Final = 180
+"""Characters of a worker's name: the width of the columns that hold it, less the number that a supervisor appends."""
+
+MAX_SPAN: Final = timedelta(days=365_000)
+"""About a thousand years. What is longer leaves the calendars of Python and of the databases when it is added to a
+moment, or the columns and the doubles that spans are kept in."""
+
+LATEST_START: Final = datetime(9000, 1, 1, tzinfo=UTC)
+"""No workflow begins later: the longest span behind it is still on the calendar."""
 
 MAX_PAYLOAD_DEPTH: Final = 100
 """Levels of nesting in one payload. Far below Python's recursion limit, so that whether a value is refused depends on

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self
 
 from durable.errors import KeyInvalid, OptionInvalid
-from durable.kernel.limits import MAX_PRIORITY, MAX_QUEUE_LENGTH, MIN_PRIORITY
+from durable.kernel.limits import LATEST_START, MAX_PRIORITY, MAX_QUEUE_LENGTH, MAX_SPAN, MIN_PRIORITY
 from durable.kernel.retry import Retry
 
 OnConflict = Literal["refuse", "existing"]
@@ -111,9 +111,9 @@ def check_text(what: str, value: Any, limit: int) -> None:
 
 
 def check_span(name: str, value: Any) -> None:
-    """Refuse what is no positive span: raises `OptionInvalid`."""
-    if value is not None and (not isinstance(value, timedelta) or value <= timedelta()):
-        raise OptionInvalid(name, value, "a timedelta above zero")
+    """Refuse what is no positive span, or no calendar can hold: raises `OptionInvalid`."""
+    if value is not None and (not isinstance(value, timedelta) or not timedelta() < value <= MAX_SPAN):
+        raise OptionInvalid(name, value, f"a timedelta above zero, of {MAX_SPAN.days:,} days at most")
 
 
 def check_retry(value: Any) -> None:
@@ -145,3 +145,6 @@ def _check_common(options: StartOptions | ActivityOptions) -> None:
     at = options.start_at
     if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
         raise OptionInvalid("start_at", at, "an aware datetime (one with a time zone)")
+    # Compared without the zone: an edge of the calendar can not be converted to another zone.
+    if at is not None and at.replace(tzinfo=UTC) > LATEST_START:
+        raise OptionInvalid("start_at", at, f"a moment before the year {LATEST_START.year}")

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from durable.errors import ConfigurationError
-from durable.kernel.limits import MAX_COUNT
+from durable.kernel.limits import MAX_COUNT, MAX_SPAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Retry:
             raise _refused("max_attempts", attempts, f"a whole number from 1 to {MAX_COUNT:,}")
         for name in ("first", "cap"):
             span = getattr(self, name)
-            if not isinstance(span, timedelta) or span < timedelta():
-                raise _refused(name, span, "a timedelta of zero or more")
+            if not isinstance(span, timedelta) or not timedelta() <= span <= MAX_SPAN:
+                raise _refused(name, span, f"a timedelta of zero or more, {MAX_SPAN.days:,} days at most")
         if not _is_number(self.factor) or not 1.0 <= self.factor < float("inf"):
             raise _refused("factor", self.factor, "a finite number of 1.0 or more")
         if not _is_number(self.jitter) or not 0.0 <= self.jitter <= 1.0:

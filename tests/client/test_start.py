@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -30,6 +30,7 @@ from tests.client.shop import careful, charge, checkout, greet, keyed
 
 pytestmark = pytest.mark.django_db
 LATER = datetime(2040, 1, 1, tzinfo=UTC)
+WEST = timezone(timedelta(hours=-5))
 
 
 def row(handle: Handle[Any]) -> Workflow:
@@ -181,6 +182,10 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: checkout.start(1, priority=10**6), OptionInvalid, "priority=1000000"),
     (lambda: checkout.start(1, timeout=5), OptionInvalid, "timeout=5"),
     (lambda: checkout.start(1, start_at=datetime(2040, 1, 1)), OptionInvalid, "aware"),  # noqa: DTZ001
+    (lambda: checkout.start(1, timeout=timedelta.max), OptionInvalid, "365,000 days at most"),
+    (lambda: checkout.start(1, start_at=datetime.max.replace(tzinfo=UTC)), OptionInvalid, "before the year 9000"),
+    (lambda: charge.enqueue(1, start_at=datetime.max.replace(tzinfo=WEST)), OptionInvalid, "before the year"),
+    (lambda: charge.enqueue(1, start_to_close=timedelta.max), OptionInvalid, "365,000 days at most"),
     (lambda: checkout.start(1, on_conflict="replace"), OptionInvalid, "'refuse' or 'existing'"),
     (lambda: charge.enqueue(1, retry=5), OptionInvalid, "durable.Retry"),
     (

@@ -80,6 +80,8 @@ def test_stored_as_plain_data_it_comes_back_and_knows_its_errors_by_name():
         ("max_attempts", 2**31),
         ("first", 1),
         ("first", timedelta(seconds=-1)),
+        ("first", timedelta.max),
+        ("cap", timedelta.max),
         ("cap", None),
         ("factor", 0.5),
         ("factor", float("nan")),

@@ -230,6 +230,9 @@ def answer_of(port: int) -> tuple[int, str] | None:
         (["--concurrency", "0"], "--concurrency is 0"),
         (["--processes", "-1"], "--processes is -1"),
         (["--health", "nowhere"], "no ADDRESS:PORT"),
+        (["--queue", ""], "--queue '': it is empty"),
+        (["--queue", "q" * 101], "101 characters are more than the limit of 100"),
+        (["--name", "w" * 181], "181 characters are more than the limit of 180"),
         (["--unheard-of"], "unrecognized arguments"),
     ],
 )

@@ -12,7 +12,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from durable.conf import settings
-from durable.errors import ConfigurationError
+from durable.errors import ConfigurationError, KeyInvalid
+from durable.kernel.limits import MAX_QUEUE_LENGTH, MAX_WORKER_NAME_LENGTH
+from durable.kernel.options import check_text
 from durable.worker.health import HealthSocket, HealthThread, parse_address
 from durable.worker.modes import Exit, Mode, StoreAtStart
 from durable.worker.reload import Code, CodeWatch, start_anew
@@ -44,10 +46,14 @@ class Command(BaseCommand):
             if options[name] is not None and options[name] < 1:
                 raise CommandError(f"--{name} is {options[name]}; it has to be 1 or more.", returncode=Exit.USAGE)
         try:
+            for queue in options["queue"]:
+                check_text("--queue", queue, MAX_QUEUE_LENGTH)
+            if options["name"]:
+                check_text("--name", options["name"], MAX_WORKER_NAME_LENGTH)
             health = HealthSocket(*parse_address(options["health"])) if options["health"] else None
             run = _one if options["processes"] is None else _many
             code = run(options, health)
-        except ConfigurationError as wrong:
+        except (ConfigurationError, KeyInvalid) as wrong:
             raise CommandError(str(wrong), returncode=Exit.USAGE) from wrong
         if code == Exit.RESTART:
             start_anew()
