@@ -8,6 +8,7 @@ from tests.worker.plant_settings import *  # noqa: F403
 from tests.worker.plant_settings import DURABLE
 
 DURABLE = DURABLE | {"CONCURRENCY": 8, "NOTIFY": "PLANT_NOTIFY" in os.environ}
+DEBUG = "PLANT_DEBUG" in os.environ
 SILENCED_SYSTEM_CHECKS = ["durable.W005"]  # the plant has impure workflows on purpose
 LOGGING = {
     "version": 1,
