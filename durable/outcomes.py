@@ -58,6 +58,10 @@ class Cause(StrEnum):
     TIMEOUT = "timeout"
 
 
+OF_DEAD_LETTERS = tuple(cause for cause in Cause if cause not in (Cause.APPLICATION_ERROR, Cause.TIMEOUT))
+"""The causes that a dead letter can have: the two others are those of attempts that failed or go on."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """An error as text. Never rebuilt into an exception by calling the original class."""

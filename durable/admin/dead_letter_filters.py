@@ -21,7 +21,7 @@ from durable.admin.workflows import known_types
 from durable.conf import settings
 from durable.kernel.registry import registry
 from durable.models import OutboxRow, Workflow
-from durable.outcomes import Cause, DeadLetterFilter
+from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter
 
 _SAMPLE = 1_000
 _OFFERED = 60
@@ -243,7 +243,7 @@ def _names(names: list[str]) -> list[tuple[str, Any]]:
 
 FILTERS = [
     _choices(
-        gettext_lazy("cause"), "cause", lambda request: [(cause.value, wording.cause(cause)) for cause in _causes()]
+        gettext_lazy("cause"), "cause", lambda request: [(cause.value, wording.cause(cause)) for cause in OF_DEAD_LETTERS]
     ),
     _choices(
         gettext_lazy("judged or not"),
@@ -272,8 +272,3 @@ FILTERS = [
     ),
     _choices(gettext_lazy("workflow"), "workflow", lambda request: []),
 ]
-
-
-def _causes() -> list[Cause]:
-    """The causes that a dead letter can have."""
-    return [cause for cause in Cause if cause is not Cause.APPLICATION_ERROR]

@@ -13,7 +13,7 @@ from django.core.management.base import CommandParser
 from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow import look
 from durable.management.verbs.answer import Answer, Exit, WrongUsage, printable, table, workflow_id
-from durable.outcomes import Cause, DeadLetterFilter, Discarded, Redriven, RedrivePreview
+from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter, Discarded, Redriven, RedrivePreview
 
 if TYPE_CHECKING:
     import uuid
@@ -30,9 +30,9 @@ def add_filter(parser: CommandParser) -> None:
     parser.add_argument("--activity", metavar="NAME", help="those of one activity, by its registered name")
     parser.add_argument(
         "--cause",
-        choices=[cause.value for cause in Cause],
+        choices=[cause.value for cause in OF_DEAD_LETTERS],
         metavar="CAUSE",
-        help=f"those of one cause: {', '.join(cause.value for cause in Cause)}",
+        help=f"those of one cause: {', '.join(cause.value for cause in OF_DEAD_LETTERS)}",
     )
 
 
