@@ -105,6 +105,33 @@ _POSTGRESQL_ROW = f"""staged AS (
     FROM workflow JOIN input USING (id)
 )"""
 
+# The same for one: without the row set around it, it is planned and run in little more than half of the time.
+_POSTGRESQL_ONE = f"""
+WITH workflow AS (
+    INSERT INTO durable_workflow ({_COLUMNS})
+    VALUES (%(id)s, %(type)s, %(key)s, {{single}}, 'running', 1, 1, %(payload)s, %(queue)s, %(priority)s, '', 1, '[]',
+            '', '', 0, {{begins_at}} + %(deadline_after)s * interval '1 microsecond', {{now}})
+    ON CONFLICT DO NOTHING
+    RETURNING id
+), event AS (
+    INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
+    SELECT id, 1, 'workflow_started', NULL, %(started)s, {{begins_at}} FROM workflow
+), {{work}}
+SELECT id FROM workflow
+"""
+
+_POSTGRESQL_ONE_MESSAGE = """message AS (
+    INSERT INTO durable_message (workflow_id, lease, kind, ordinal, payload, visible_at, created_at, parked)
+    SELECT id, 1, 'start', NULL, '', {begins_at}, {now}, false FROM workflow
+)"""
+
+_POSTGRESQL_ONE_ROW = f"""staged AS (
+    INSERT INTO durable_outboxrow ({_ROW_COLUMNS})
+    SELECT id, 1, 1, %(type)s, %(payload)s, %(options)s, '', %(queue)s, 'pending', false, false, %(priority)s,
+           {{begins_at}}, {{now}}, 0, 0, %(delivery_budget)s, 0, %(attempt_budget)s, false, '', 0
+    FROM workflow
+)"""
+
 _SQLITE_WORKFLOW = f"""
 INSERT INTO durable_workflow ({_COLUMNS})
 SELECT id, type, key, {{single}}, 'running', 1, 1, payload, queue, priority, '', 1, '[]', '', '', 0, deadline_after, %s
@@ -178,11 +205,22 @@ def _insert_postgresql(connection: BaseDatabaseWrapper, rows: list[tuple[Any, ..
     now = "statement_timestamp()"
     if clock.is_frozen():
         now = f"'{clock.host_now().isoformat()}'::timestamptz"
+    if len(given) == 1:
+        return _insert_one(connection, _GIVEN.named(given[0]), now=now, single=single)
     work = (_POSTGRESQL_ROW if single else _POSTGRESQL_MESSAGE).format(now=now)
     statement = _POSTGRESQL.format(
         now=now, given=_GIVEN.source(connection), single="true" if single else "false", work=work
     )
     return {sql.as_uuid(row[0]) for row in sql.fetch(connection, statement, _GIVEN.params(connection, given))}
+
+
+def _insert_one(connection: BaseDatabaseWrapper, given: dict[str, Any], *, now: str, single: bool) -> set[uuid.UUID]:
+    begins_at = now if given["start_at"] is None else f"greatest({now}, %(start_at)s)"
+    work = (_POSTGRESQL_ONE_ROW if single else _POSTGRESQL_ONE_MESSAGE).format(now=now, begins_at=begins_at)
+    statement = _POSTGRESQL_ONE.format(now=now, begins_at=begins_at, single="true" if single else "false", work=work)
+    with connection.cursor() as cursor:
+        cursor.execute(statement, given)
+        return {sql.as_uuid(row[0]) for row in cursor.fetchall()}
 
 
 def _insert_sqlite(connection: BaseDatabaseWrapper, rows: list[tuple[Any, ...]], *, single: bool) -> set[uuid.UUID]:
