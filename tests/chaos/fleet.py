@@ -53,6 +53,10 @@ class Member:
         """What it has logged above debug."""
         return self.log.read_text()
 
+    def has_begun(self) -> bool:
+        """Whether its boot is over."""
+        return "worker_started" in self.told
+
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""
         self.process.send_signal(number)

@@ -182,6 +182,8 @@ def spoil(how: str) -> None:
         case "aborted":
             with contextlib.suppress(Error):
                 connection.cursor().execute("SELECT nothing_of_the_kind")
+        case _:
+            raise LookupError(how)
 
 
 @activity(name="plant.entered_and_raised", retry=Retry(max_attempts=1), transactional=True)
