@@ -120,6 +120,7 @@ class AsyncPool:
         """
         try:
             loop.run_forever()
+        # Whatever user code has raised through the loop: see above.
         except BaseException:
             log.exception("async_loop_raised")
         else:
