@@ -155,9 +155,17 @@ def _prepare(
             continue
         events += length
         cold.append(workflow)
-    histories = history.read_leases(connection, [workflow.id for workflow in cold])
+    histories, unreadable = history.read_leases(connection, [workflow.id for workflow in cold])
     for workflow in cold:
-        _replay(workflow, histories.get(workflow.id, []), batch, note)
+        found = histories.get(workflow.id, [])
+        problem = unreadable.get(workflow.id)
+        if problem is None and (not found or found[-1].seq < workflow.last_seq):
+            problem = f"it ends at event {found[-1].seq if found else 0}, not at {workflow.last_seq}"
+        if problem is None:
+            _replay(workflow, found, batch, note)
+        else:
+            batch.seen[workflow.id] = workflow.last_seq
+            batch.verdicts[workflow.id] = WorkflowBlocked(f"The history can not be replayed: {problem}.")
 
 
 def _is_turnable(workflow: LockedWorkflow) -> bool:
@@ -193,8 +201,18 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: _Batch, no
         batch.verdicts[workflow.id] = error
     except PoisonTurn:
         batch.overran.append(workflow.id)
+    # What a history can not be replayed for is told apart above. Any other error is of this history all the same, and
+    # must not keep the other workflows from their turns.
+    except Exception as error:  # noqa: BLE001
+        batch.verdicts[workflow.id] = _unexpected(workflow, error)
     finally:
         note(None)
+
+
+def _unexpected(workflow: LockedWorkflow, error: Exception) -> WorkflowBlocked:
+    """An error that no code of the user's raised: of a payload or an event that was damaged, or our own."""
+    logger.error("workflow.turn_raised", workflow=str(workflow.id), type=workflow.type, exc_info=error)
+    return WorkflowBlocked(f"Its history or its messages can not be read: {type(error).__qualname__}: {error}")
 
 
 def _turn(
@@ -204,7 +222,9 @@ def _turn(
     if not locked:
         return [], TurnReport()
     at = clock.database_now(connection)
-    due = messages.due_of(connection, locked)
+    due, unreadable = messages.due_of(connection, locked)
+    for owner, problem in unreadable.items():
+        batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {problem}."))
     until = time.perf_counter() + _CODE_FOR
     plans: list[Plan] = []
     ended: list[uuid.UUID] = []
@@ -257,6 +277,8 @@ def _decide(plan: Plan, due: Sequence[DueMessage], batch: _Batch, note: Note, un
             max_events=settings.max_history_events,
             has_time=lambda: time.perf_counter() <= until,
         )
+    except Exception as error:  # noqa: BLE001 - as in `_replay`
+        feeding.block(plan, _unexpected(plan.workflow, error))
     finally:
         note(None)
     if plan.workflow.blocked_reason and plan.execution is not None and plan.closing is None:

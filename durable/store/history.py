@@ -42,8 +42,14 @@ def append(connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Ev
 _COLUMNS = "e.workflow_id, e.seq, e.type, e.ordinal, e.data, {recorded_at}"
 
 
-def read_leases(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, list[Event]]:
-    """The events of the current lease of each workflow, in order. One statement."""
+def read_leases(
+    connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]
+) -> tuple[dict[uuid.UUID, list[Event]], dict[uuid.UUID, str]]:
+    """The events of the current lease of each workflow, in order. One statement.
+
+    A history with an event that can not be read (edited by hand, or written by a newer version of the engine) comes in
+    the second answer, with the reason: it must not keep the others from being read.
+    """
     condition, params = sql.among(connection, "w.id", workflow_ids)
     columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
     rows = sql.fetch(
@@ -54,9 +60,14 @@ def read_leases(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUI
         params,
     )
     histories: dict[uuid.UUID, list[Event]] = defaultdict(list)
+    unreadable: dict[uuid.UUID, str] = {}
     for row in rows:
-        histories[sql.as_uuid(row[0])].append(_event(row))
-    return dict(histories)
+        owner = sql.as_uuid(row[0])
+        try:
+            histories[owner].append(_event(row))
+        except ValueError as error:
+            unreadable.setdefault(owner, f"event {row[1]} can not be read: {error}")
+    return {owner: events for owner, events in histories.items() if owner not in unreadable}, unreadable
 
 
 def read(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list[Event]:
@@ -75,10 +86,13 @@ def _event(row: tuple[object, ...]) -> Event:
     _, seq, kind, ordinal, data, recorded_at = row
     moment = moment_from_database(recorded_at)
     assert moment is not None
+    loaded = json.loads(cast(str, data))
+    if not isinstance(loaded, dict):
+        raise ValueError(f"its data is no JSON object, but {loaded!r:.100}")  # noqa: TRY004 - of the row's content
     return Event(
         seq=cast(int, seq),
         type=EventType(cast(str, kind)),
-        data=json.loads(cast(str, data)),
+        data=loaded,
         recorded_at=moment,
         ordinal=cast("int | None", ordinal),
     )

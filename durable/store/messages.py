@@ -106,10 +106,15 @@ def owners_of_due(
     return list(found.items())
 
 
-def due_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, list[DueMessage]]:
+def due_of(
+    connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]
+) -> tuple[dict[uuid.UUID, list[DueMessage]], dict[uuid.UUID, str]]:
     """The due messages of locked workflows, each list ordered by (due, id), and a start message even before it is due:
     it says that the workflow has not begun. Parked ones are included: the caller asks for workflows that it is about to
     turn. One statement, to be run after the one that took the locks.
+
+    Workflows with a message that can not be read (edited by hand, or written by a newer version of the engine) come in
+    the second answer, with the reason: it must not keep the others from their turns.
     """
     now, params = clock.now_sql(connection)
     condition, more = sql.among(connection, "workflow_id", workflow_ids)
@@ -122,19 +127,27 @@ def due_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -
         [*params, *more],
     )
     found: dict[uuid.UUID, list[DueMessage]] = {}
+    unreadable: dict[uuid.UUID, str] = {}
     for row in rows:
-        message = DueMessage(
-            id=row[0],
-            workflow_id=sql.as_uuid(row[1]),
-            lease=row[2],
-            kind=MessageKind(row[3]),
-            ordinal=row[4],
-            payload=row[5],
-            due=_moment(row[6]),
-            created_at=_moment(row[7]),
-        )
-        found.setdefault(message.workflow_id, []).append(message)
-    return found
+        owner = sql.as_uuid(row[1])
+        try:
+            found.setdefault(owner, []).append(_due_message(owner, row))
+        except ValueError as error:
+            unreadable.setdefault(owner, f"message {row[0]} can not be read: {error}")
+    return found, unreadable
+
+
+def _due_message(owner: uuid.UUID, row: tuple[Any, ...]) -> DueMessage:
+    return DueMessage(
+        id=row[0],
+        workflow_id=owner,
+        lease=row[2],
+        kind=MessageKind(row[3]),
+        ordinal=row[4],
+        payload=row[5],
+        due=_moment(row[6]),
+        created_at=_moment(row[7]),
+    )
 
 
 def delete(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:

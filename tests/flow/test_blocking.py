@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 import durable
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
@@ -337,3 +338,32 @@ def test_a_history_at_its_limit_blocks_the_workflow(driver: Driver, settings: An
     unblock.unblock(workflow_id)
     driver.run()
     assert stored(workflow_id).status == "completed"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("UPDATE durable_event SET data = '{no' WHERE workflow_id = %s", "event 1 can not be read"),
+        ("UPDATE durable_event SET data = '[]' WHERE workflow_id = %s", "no JSON object"),
+        ("UPDATE durable_event SET data = '{}' WHERE workflow_id = %s", "KeyError"),
+        ("UPDATE durable_event SET type = 'of_a_newer_engine' WHERE workflow_id = %s", "of_a_newer_engine"),
+        ("DELETE FROM durable_event WHERE workflow_id = %s", "ends at event 0, not at 1"),
+        ("UPDATE durable_workflow SET last_seq = 9 WHERE id = %s", "ends at event 1, not at 9"),
+        ("UPDATE durable_message SET kind = 'newer' WHERE workflow_id = %s AND kind = 'signal'", "'newer'"),
+        ("UPDATE durable_message SET payload = '{no' WHERE workflow_id = %s AND kind = 'signal'", "JSONDecodeError"),
+    ],
+)
+def test_what_can_not_be_read_blocks_its_own_workflow_and_stops_no_other(
+    driver: Driver, damage: str, words: str
+) -> None:
+    """SPEC B7, BUGLOG O5: edited by hand, lost in a restore, or written by a newer engine during a roll-out."""
+    damaged, sound = driver.start(flow), driver.start(flow)
+    signal.signal(damaged, "go", payload="1")
+    with connection.cursor() as cursor:
+        cursor.execute(damage, [damaged.hex if connection.vendor == "sqlite" else damaged])
+    driver.turn()
+    driver.turn()  # telling of an error may take the time of a whole batch
+    found = stored(damaged)
+    assert (found.status, words in found.blocked_reason) == ("running", True), found.blocked_reason
+    assert set(Message.objects.filter(workflow_id=damaged).values_list("parked", flat=True)) <= {True}
+    assert "activity_scheduled 1" in history(sound)
