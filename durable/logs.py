@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Any
 
 import structlog
@@ -17,6 +18,23 @@ def get_logger(name: str) -> Any:
     return _Logger(logging.getLogger(name))
 
 
+def _unconfigured() -> list[Any]:
+    """The defaults of structlog, but for tracebacks: where `rich` is installed it would draw them over a hundred lines,
+    with the values of all local variables in them, and so with the payloads.
+    """
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr is not None and sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.StackInfoRenderer(),
+        structlog.dev.set_exc_info,
+        structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+        renderer,
+    ]
+
+
 class _Logger:
     """A wrapped logger whose debug lines cost nothing where nobody wants them: a structlog that was never configured
     renders a line in full before it asks for the level, which took as long as a whole handler.
@@ -24,7 +42,12 @@ class _Logger:
 
     def __init__(self, standard: logging.Logger) -> None:
         self._standard = standard
-        self._told: Any = structlog.wrap_logger(standard)
+        self._configured: Any = structlog.wrap_logger(standard)
+        self._plain: Any = structlog.wrap_logger(standard, processors=_unconfigured())
+
+    @property
+    def _told(self) -> Any:
+        return self._configured if structlog.is_configured() else self._plain
 
     def debug(self, event: str, **fields: Any) -> None:
         """As the wrapped logger's, if the standard one is to say it."""
