@@ -1,24 +1,35 @@
-"""SIGTERM and SIGINT: the first asks for a stop in good order, the second ends the process now."""
+"""SIGTERM and SIGINT: the first asks for a stop in good order, a later second one ends the process now."""
 
 from __future__ import annotations
 
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+TOGETHER = 0.5
+"""Seconds after the first signal in which others are the same one: `timeout`, shells and process managers signal a
+process and then its group, and handlers must not be cut off by that."""
 
 
 class StopSignals:
     """While entered (in the main thread; elsewhere it does nothing), calls `first` for the first signal."""
 
-    def __init__(self, first: Callable[[], None], *, second: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        first: Callable[[], None],
+        *,
+        second: Callable[[int], None] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._first = first
         self._second = second or end_now
-        self._seen = 0
+        self._monotonic = monotonic
+        self._first_at: float | None = None
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
@@ -36,10 +47,11 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
-        self._seen += 1
-        if self._seen == 1:
+        now = self._monotonic()
+        if self._first_at is None:
+            self._first_at = now
             self._first()
-        else:
+        elif now - self._first_at >= TOGETHER:
             self._second(number)
 
 

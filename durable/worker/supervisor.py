@@ -256,7 +256,7 @@ class Supervisor:
                     os.kill(child.pid, number)
 
     def _end_now(self, number: int) -> None:
-        self._send(signal.SIGTERM)  # the second one for them, too
+        self._send(signal.SIGKILL)  # a second SIGTERM could reach them too soon after the first to count
         os._exit(128 + number)
 
     def _on_child(self, number: int, frame: FrameType | None) -> None:
