@@ -83,13 +83,13 @@ def _explained(row: Any) -> str:
         return {
             OutboxStatus.PENDING: _("It was given back and waits for a worker."),
             OutboxStatus.CLAIMED: _("It was given back and a worker is on it right now."),
-            OutboxStatus.DONE: _("It has succeeded."),
+            OutboxStatus.DONE: _("It has run to its end: the workflow has its result, or its error."),
             OutboxStatus.CANCELLED: _("It is closed and will not run again."),
         }.get(row.status, "")
     if row.failure_delivered:
         return _(
-            "The workflow has been told that this activity failed, and has gone on without it. Usually nothing is left "
-            "to do but to discard it."
+            "The workflow has gone on without this activity: it was told of the failure, or had stopped waiting. "
+            "Usually nothing is left to do but to discard it."
         )
     return _(
         "Nobody will try this again by itself, and the workflow still waits for it. Once the cause is out of the way, "
@@ -112,7 +112,7 @@ def _facts(room: Room, row: Any, now: datetime) -> list[Fact]:
     facts = [
         Fact(_("Workflow"), workflow),
         Fact(_("Cause"), wording.cause(row.cause) if row.cause else wording.NOTHING),
-        Fact(_("Does the workflow know?"), refusals.judged(row) if row.dead_lettered_at else wording.NOTHING),
+        Fact(_("Does the workflow know?"), refusals.judged(row) or wording.NOTHING),
         Fact(_("Attempts"), attempts.attempt_words(row)),
         Fact(_("Deliveries"), attempts.delivery_words(row)),
         Fact(_("First failure"), wording.moment_and_distance(row.first_failed_at, now)),

@@ -37,7 +37,7 @@ class DeadLetterAdmin(Room):
     search_fields = ("workflow",)
     search_help_text = gettext_lazy("The id or the key of a workflow, or a dispatch key.")
     empty_text = gettext_lazy(
-        "No dead letters: nothing waits for a decision. What fails for good, after all attempts, will be found here."
+        "No dead letters: nothing waits for a decision. What needs one will be found here."
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:

@@ -73,9 +73,11 @@ _TEXTS: dict[str, tuple[Any, Any, Any]] = {
 _STATUS_WHY: dict[str, Any] = {
     "pending": gettext_lazy("It has been given back already and waits for a worker."),
     "claimed": gettext_lazy("It has been given back already and a worker is on it right now."),
-    "done": gettext_lazy("It has succeeded meanwhile."),
+    "done": gettext_lazy("It has run to its end meanwhile: the workflow has its result, or its error."),
     "cancelled": gettext_lazy("It was discarded meanwhile, or its workflow does not want it any more."),
 }
+
+_OVER = frozenset({"done", "cancelled"})
 
 _ENDED_WHY: dict[str, Any] = {
     "completed": gettext_lazy("This workflow has already completed, so nothing waits for the activity any more."),
@@ -115,8 +117,14 @@ def of(refusal: RedriveRefused) -> Wording:
 
 
 def judged(row: Any) -> str:
-    """Whether the workflow knows of the failure, in words."""
-    return _("Yes: judged") if row.failure_delivered else _("No: it still waits")
+    """Whether the workflow knows of the failure, in words. Empty for what never was a dead letter."""
+    if not row.dead_lettered_at:
+        return ""
+    if row.failure_delivered:
+        return _("Yes: judged")
+    if row.status in _OVER:
+        return _("Yes: it does not wait any more")
+    return _("No: it still waits")
 
 
 def judged_badge(row: Any) -> object:

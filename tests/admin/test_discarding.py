@@ -73,3 +73,5 @@ def test_its_page_stays_readable(discarder: Client) -> None:
     assert "It was discarded meanwhile" in text
     assert "paid by hand" in text
     assert "durable-button-off" in text
+    assert "it does not wait any more" in text
+    assert "it still waits" not in text

@@ -96,7 +96,7 @@ def test_judged_by_the_marker_alone_is_refused_and_passed_by_force(staff: Staff)
     page = choose(client, "redrive", row)
     assert "The workflow was told" in page.text
     assert "nothing to confirm" in page.text
-    assert "“Force redrive” would let some of them go." in page.text
+    assert "“Force redrive” can give them back all the same." in page.text
     (told,) = said(client.post(one_url(row, "redrive"), {"confirmed": "yes"}, follow=True))
     assert told.startswith("1 was refused. The workflow was told that this activity failed")
     (told,) = act(client, "force_redrive", row, reason="sure")
@@ -107,7 +107,7 @@ def test_judged_by_the_marker_alone_is_refused_and_passed_by_force(staff: Staff)
 STANDS = {
     OutboxStatus.PENDING: "waits for a worker",
     OutboxStatus.CLAIMED: "a worker is on it right now",
-    OutboxStatus.DONE: "It has succeeded meanwhile",
+    OutboxStatus.DONE: "It has run to its end meanwhile",
     OutboxStatus.CANCELLED: "It was discarded meanwhile",
 }
 

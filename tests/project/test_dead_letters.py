@@ -254,7 +254,7 @@ def test_the_acts_print_each_refusal_as_staff_would_read_it(desk: AtTheDesk, tol
     desk.a_receipt_that_is_forced()
     said = "\n".join(told)
     assert "history_records_outcome\n        The workflow has already recorded how this activity ended" in said
-    assert "not_dead_lettered\n        It has succeeded meanwhile" in said
+    assert "not_dead_lettered\n        It has run to its end meanwhile" in said
     assert "row_not_found\n        It is not part of the workflow's current run" in said
     assert "workflow_terminal\n        This workflow has already completed" in said
 
