@@ -36,9 +36,7 @@ class DeadLetterAdmin(Room):
     list_filter: ClassVar[Any] = FILTERS
     search_fields = ("workflow",)
     search_help_text = gettext_lazy("The id or the key of a workflow, or a dispatch key.")
-    empty_text = gettext_lazy(
-        "No dead letters: nothing waits for a decision. What needs one will be found here."
-    )
+    empty_text = gettext_lazy("No dead letters: nothing waits for a decision. What needs one will be found here.")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """All rows, for pages; the list narrows it to dead letters."""
