@@ -225,8 +225,10 @@ class Acks:
             answer = give_back(claim)
         # The verb has had its own retries. Nothing can be done here any more: the renewal ends, the lease runs out,
         # and the reconciler of whoever reaches the store takes over.
-        except Exception:
-            log.exception("give_back_failed", verb=verb, **of_claim(claim))
+        except Exception as error:  # noqa: BLE001
+            # A store that is away is no riddle that a traceback helps with, and each row that is out says it.
+            told = {"error": f"{type(error).__qualname__}: {error}", "exc_info": not isinstance(error, DatabaseFault)}
+            log.error("give_back_failed", verb=verb, **told, **of_claim(claim))
             hygiene.drop()
         else:
             log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))

@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 from durable.conf import settings
-from durable.flow import beat, poison, reconcile, settle
+from durable.flow import beat, poison, reconcile, settle, unblock
 from durable.kernel.registry import registry
 from durable.outcomes import ReconcileReport
 from durable.worker import notes
@@ -20,7 +20,8 @@ SETTLE_ROUND = 1000
 
 
 class Housekeeping:
-    """Its first step counts the poison turns of dead processes, settles and reconciles; then `ready` is called, once.
+    """Its first step counts the poison turns of dead processes, settles, offers this code what other code had to block,
+    and reconciles; then `ready` is called, once.
 
     `found` is called with each report, so that loops can be woken for what it brought.
     """
@@ -51,6 +52,8 @@ class Housekeeping:
             return self._due - now
         poisoned = self._count_the_dead()
         settled = settle.settle_closed(limit=SETTLE_ROUND if self._is_ready else None)
+        if not self._is_ready and (offered := unblock.after_deploy(registry.version())):
+            log.info("blocked_workflows_offered", count=offered, worker=self._worker)
         beat.beat(
             name=self._worker,
             queues=list(self._queues or ()),

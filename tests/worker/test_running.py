@@ -9,6 +9,8 @@ import pytest
 from django.db import connection
 
 from durable.kernel.events import EventType
+from durable.kernel.registry import registry
+from durable.models import Message, Workflow
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.waiting import Gate
 from tests.worker.conftest import Plant
@@ -115,6 +117,18 @@ def test_a_handler_that_leaves_a_transaction_open_is_failed_by_name(plant: Plant
     assert (found.status, found.failure.type) == (WorkflowStatus.FAILED, "durable.errors.TransactionLeftOpen")
     assert plant.look(after).status is WorkflowStatus.COMPLETED
     assert plant.labels() == ["g"]
+
+
+def test_what_other_code_had_to_block_is_tried_again_by_a_worker_with_this_code(plant: Plant) -> None:
+    """DESIGN 5: once after a deploy, without anybody pressing unblock. What this code blocked itself stays blocked."""
+    repaired, hopeless = plant.start(workflows.three, "d"), plant.start(workflows.three, "e")
+    for workflow_id, version in [(repaired, "the code before"), (hopeless, registry.version())]:
+        Workflow.objects.filter(pk=workflow_id).update(blocked_reason="does not fit", blocked_version=version)
+    Message.objects.update(parked=True)
+    plant.burst()
+    assert plant.look(repaired).status is WorkflowStatus.COMPLETED
+    assert plant.look(hopeless).status is WorkflowStatus.RUNNING
+    assert plant.labels() == ["d-0", "d-1", "d-2"]
 
 
 def test_a_begin_that_django_knows_nothing_of_is_found_too(plant: Plant) -> None:
