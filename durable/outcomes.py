@@ -309,12 +309,12 @@ class Discarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Which dead letters are meant; what is None matches all. `failed_before` keeps what comes later out. Bounds named
-    *after*, *from* and *to* are themselves meant, those named *before* are not.
+    """Which dead letters are meant; what is None matches all, and no ids at all match none. `failed_before` keeps what
+    comes later out. Bounds named *after*, *from* and *to* are themselves meant, those named *before* are not.
     """
 
     workflow_id: uuid.UUID | None = None
-    workflow_ids: tuple[uuid.UUID, ...] = ()
+    workflow_ids: tuple[uuid.UUID, ...] | None = None
     workflow_type: str | None = None
     activity: str | None = None
     cause: Cause | None = None

@@ -58,6 +58,11 @@ _TEXTS: dict[str, tuple[Any, Any, Any]] = {
         gettext_lazy("This very form was sent before and has done it. It was not done a second time."),
         gettext_lazy("Nothing is left to do."),
     ),
+    "row_unreadable": (
+        gettext_lazy("It can not be read"),
+        gettext_lazy("What is stored with it is damaged, or of another version, so that no worker could run it."),
+        gettext_lazy("Discard it, and start the work anew if it is still needed."),
+    ),
     "store_unavailable": (
         gettext_lazy("The database did not answer"),
         gettext_lazy("The database did not carry this out: nothing was changed."),

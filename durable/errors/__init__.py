@@ -39,6 +39,7 @@
     │   ├── NotDeadLettered            not_dead_lettered
     │   │   └── AlreadyDone            already_done
     │   ├── AlreadyJudged              already_judged
+    │   ├── RowUnreadable              row_unreadable
     │   └── StoreUnavailable           store_unavailable
 
 Each class takes the values it is about and builds its own sentence; the values stay readable as attributes.
@@ -53,6 +54,7 @@ from durable.errors.refusals import (
     NotDeadLettered,
     RedriveRefused,
     RowNotFound,
+    RowUnreadable,
     StoreUnavailable,
     WorkflowTerminal,
 )
@@ -116,6 +118,7 @@ __all__ = [
     "RedriveRefused",
     "ResultError",
     "RowNotFound",
+    "RowUnreadable",
     "StackExhausted",
     "StoreUnavailable",
     "TokenMissing",

@@ -108,6 +108,25 @@ class AlreadyDone(NotDeadLettered):
         self.args = ("The same request has already done this; it was not done a second time.",)
 
 
+class RowUnreadable(RedriveRefused):
+    """What the call chose for this activity (its retry policy, its limits) is stored in a form that nobody can read: a
+    worker could not run it either. It can be discarded.
+    """
+
+    code = "row_unreadable"
+
+    def __init__(self, workflow_id: Any, ordinal: int, fault: str) -> None:
+        self.workflow_id = workflow_id
+        self.ordinal = ordinal
+        self.fault = fault
+        super().__init__(
+            f"What is stored with activity {ordinal} can not be read ({fault}), so no worker could run it.",
+            workflow_id=workflow_id,
+            ordinal=ordinal,
+            fault=fault,
+        )
+
+
 class StoreUnavailable(RedriveRefused):
     """The database did not answer. `outcome_unknown` says whether something may have been written."""
 

@@ -10,14 +10,22 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import AlreadyJudged, HistoryRecordsOutcome, OptionInvalid, RedriveRefused, RowNotFound
+from durable.errors import (
+    AlreadyJudged,
+    HistoryRecordsOutcome,
+    NotDeadLettered,
+    OptionInvalid,
+    RedriveRefused,
+    RowNotFound,
+    RowUnreadable,
+)
 from durable.flow import transaction
 from durable.flow.steps import budgets, reasons, selecting
 from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel.events import EventType
 from durable.logs import get_logger
-from durable.outcomes import RedriveMode, Redriven, RedrivePreview, WorkflowStatus
+from durable.outcomes import OutboxStatus, RedriveMode, Redriven, RedrivePreview, WorkflowStatus
 from durable.store import history, redrives, workflows
 from durable.store.workflows import LockedWorkflow
 
@@ -55,6 +63,10 @@ class _Redrive(Change[Redriven]):
         letter = redrives.lock_row(connection, workflow.id, lease=workflow.lease, ordinal=self.ordinal)
         if letter is None:
             raise RowNotFound(workflow.id, self.ordinal)
+        try:
+            attempts = budgets.attempts(letter.activity, letter.options)
+        except budgets.Unreadable as fault:
+            raise self._unreadable(connection, workflow, str(fault)) from fault
         moved = redrives.revive(
             connection,
             workflow.id,
@@ -63,7 +75,7 @@ class _Redrive(Change[Redriven]):
             judged_too=int(forced),
             paused=int(workflow.status is WorkflowStatus.PAUSED),
             deliveries=settings.delivery_attempts,
-            attempts=budgets.attempts(letter.activity, letter.options),
+            attempts=attempts,
             delay=self.delay,
         )
         moved = self.must_have_moved(connection, workflow, moved)
@@ -77,6 +89,17 @@ class _Redrive(Change[Redriven]):
         history.append(connection, [(workflow.id, event)])
         workflows.note_seq(connection, workflow.id, event.seq)
         return moved.row_id, was_judged
+
+    def _unreadable(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, fault: str) -> RedriveRefused:
+        """A row that can not be read is refused as such where no other gate speaks first."""
+        standing = redrives.standing(connection, workflow.id, lease=workflow.lease, ordinal=self.ordinal)
+        if standing is None:
+            return RowNotFound(workflow.id, self.ordinal)
+        if standing.status is not OutboxStatus.FAILED:
+            return NotDeadLettered(workflow.id, self.ordinal, standing.status.value)
+        if standing.was_delivered and self.mode is not RedriveMode.FORCED:
+            return self.held_back()
+        return RowUnreadable(workflow.id, self.ordinal, fault)
 
     def held_back(self) -> RedriveRefused:
         return AlreadyJudged(self.workflow_id, self.ordinal)

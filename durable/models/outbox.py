@@ -46,7 +46,7 @@ class OutboxQuerySet(models.QuerySet["OutboxRow"]):
         """The dead letters that match a filter. Lists, previews and bulk verbs all ask this one."""
         equal = {
             "workflow_id": wanted.workflow_id,
-            "workflow_id__in": wanted.workflow_ids or None,
+            "workflow_id__in": wanted.workflow_ids,
             "workflow__type": wanted.workflow_type,
             "activity": wanted.activity,
             "cause": None if wanted.cause is None else wanted.cause.value,

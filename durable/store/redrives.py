@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Q
+from django.db.models import Q, TextField
+from django.db.models.functions import Cast
 
 from durable import clock
 from durable.models import OutboxRow
@@ -39,7 +40,8 @@ class LockedLetter:
     """What redrive and discard need to know of a row beforehand. Whether it is a dead letter, the write will say."""
 
     activity: str
-    options: Any
+    options: str
+    """As text: a value that can not be read is the row's trouble, and must not be that of a bulk."""
     attempts: int
 
 
@@ -51,7 +53,8 @@ def lock_row(
         OutboxRow.objects.using(connection.alias)
         .select_for_update(no_key=True)
         .filter(workflow_id=workflow_id, lease=lease, ordinal=ordinal)
-        .values_list("activity", "options", "attempts")
+        .annotate(options_text=Cast("options", TextField()))
+        .values_list("activity", "options_text", "attempts")
         .first()
     )
     return None if found is None else LockedLetter(found[0], found[1], found[2])
@@ -120,8 +123,8 @@ def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: 
 
 
 def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
-    """A row as operators get it back."""
-    return OutboxRow.objects.using(connection.alias).get(id=row_id)
+    """A row as operators get it back; its options are read when they are asked for."""
+    return OutboxRow.objects.using(connection.alias).defer("options").get(id=row_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +231,9 @@ def verdicts(
     return [(row[0], row[1]) for row in rows]
 
 
+_HEAVY = ("input", "options", "workflow__input", "workflow__result", "workflow__failure", "workflow__timers")
+
+
 def dead_letters(
     connection: BaseDatabaseWrapper,
     wanted: DeadLetterFilter,
@@ -235,8 +241,10 @@ def dead_letters(
     after: tuple[datetime, int] | None = None,
     limit: int,
 ) -> list[OutboxRow]:
-    """One page of the dead letters that match, oldest first, behind a (dead-lettered at, id); without their inputs."""
-    rows = matching(connection, wanted).select_related("workflow").defer("input", "workflow__input", "workflow__result")
+    """One page of the dead letters that match, oldest first, behind a (dead-lettered at, id); without their inputs, and
+    without stored JSON: one row whose JSON can not be read must not hide the others.
+    """
+    rows = matching(connection, wanted).select_related("workflow").defer(*_HEAVY)
     if after is not None:
         at, row_id = after
         rows = rows.filter(Q(dead_lettered_at__gt=at) | Q(dead_lettered_at=at, id__gt=row_id))

@@ -371,6 +371,7 @@ def test_every_refusal_has_a_code_of_its_own_and_one_sentence_for_staff() -> Non
         RowNotFound(uuid.uuid4(), 1),
         NotDeadLettered(uuid.uuid4(), 1, "done"),
         AlreadyJudged(uuid.uuid4(), 1),
+        errors.RowUnreadable(uuid.uuid4(), 1, "its options are a number, not an object"),
         errors.StoreUnavailable(OSError("gone"), outcome_unknown=False),
     ]
     assert len({refusal.code for refusal in made}) == len(made) == len(RedriveRefused.__subclasses__())

@@ -17,12 +17,13 @@ from durable.errors import (
     NotDeadLettered,
     OptionInvalid,
     RowNotFound,
+    RowUnreadable,
     StoreUnavailable,
     WorkflowTerminal,
 )
 from durable.flow import transaction
 from durable.models import OutboxRow, Redrive
-from durable.operations import DeadLetterFilter, RedriveMode, Redriven, discard_many, redrive, redrive_many
+from durable.operations import DeadLetterFilter, Discarded, RedriveMode, Redriven, discard_many, redrive, redrive_many
 from durable.outcomes import Cause
 from tests import factories
 from tests.flow.driver import Driver, row
@@ -340,3 +341,23 @@ def test_a_redriven_row_keeps_its_queue_and_priority() -> None:
     row = held(queue="slow", priority=7)
     done = redrive(row.workflow_id, 1)
     assert (done.row.queue, done.row.priority) == ("slow", 7)
+
+
+def test_a_filter_with_no_ids_at_all_means_none() -> None:
+    """Ids that were gathered, and of which there were none, must not mean every dead letter there is."""
+    held()
+    before = everything()
+    assert redrive_many(DeadLetterFilter(workflow_ids=())) == []
+    assert discard_many(DeadLetterFilter(workflow_ids=()), reason="x") == []
+    assert everything() == before
+
+
+def test_a_row_that_can_not_be_read_is_refused_and_stops_no_other() -> None:
+    """BUGLOG A17; a worker that claimed it would fall over it."""
+    rows = [held(), held(), held(failure_delivered=True)]
+    with connection.cursor() as cursor:
+        ids = [row.pk for row in rows[:1] + rows[2:]]
+        cursor.execute("UPDATE durable_outboxrow SET options = '{broken' WHERE id IN (%s, %s)", ids)
+    assert [type(outcome) for outcome in redrive_many(DeadLetterFilter())] == [RowUnreadable, Redriven, AlreadyJudged]
+    outcomes = discard_many(DeadLetterFilter(), reason="damaged")
+    assert [outcome.row.status for outcome in outcomes if isinstance(outcome, Discarded)] == ["cancelled"] * 2
