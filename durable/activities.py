@@ -27,6 +27,9 @@ AT_ONCE = 200
 EXAMPLES = 5
 """Rows that are named for each kind of outcome."""
 
+OUTCOME_UNKNOWN = "outcome_unknown"
+"""Counts what the database may or may not have carried out: nobody may be told that nothing was changed."""
+
 _TRIES = 8
 
 
@@ -128,6 +131,8 @@ def _code(job: BulkJob, outcome: Redriven | Discarded | RedriveRefused) -> str:
     """What was done counts as done also when an earlier delivery of this piece did it."""
     if not isinstance(outcome, RedriveRefused) or outcome.code == "already_done":
         return job.verb.done
+    if isinstance(outcome, StoreUnavailable) and outcome.outcome_unknown:
+        return OUTCOME_UNKNOWN
     return outcome.code
 
 

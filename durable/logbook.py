@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django.apps import apps
-from django.db import DatabaseError
+from django.db import DatabaseError, InterfaceError
 
 from durable.logs import get_logger
 from durable.models import DeadLetter, OutboxRow
@@ -32,5 +32,5 @@ def note(user: Any, rows: list[Any], message: str) -> None:
 
     try:
         LogEntry.objects.log_actions(user.pk, rows, CHANGE, message)
-    except DatabaseError as error:
+    except (DatabaseError, InterfaceError) as error:
         logger.warning("logbook.not_written", error=str(error), rows=len(rows))

@@ -20,7 +20,7 @@ from durable.conf import settings
 from durable.flow import look
 from durable.kernel.codec import decode_arguments
 from durable.kernel.events import EventType
-from durable.models import DeadLetter, Event, Workflow
+from durable.models import DeadLetter, Event, Redrive, Workflow
 from durable.outcomes import TERMINAL, WorkflowStatus
 from durable.workflows import change_dead_letters
 
@@ -59,9 +59,15 @@ def bulk_page(room: Room, workflow_id: uuid.UUID) -> dict[str, Any] | None:
     if row is None:
         return None
     job = _job(row.input)
-    progress = _progress(row)
+    result = _last_result(row)
+    progress = None if result is None else _progress(result)
+    completed = row.status == WorkflowStatus.COMPLETED
     over = row.status in {status.value for status in TERMINAL}
-    counts = {} if progress is None else progress.counts
+    counts = {} if progress is None else dict(progress.counts)
+    if over and not completed and job is not None and progress is not None:
+        uncounted = _done_in_the_last_piece(job, progress)
+        if uncounted:
+            counts[job.verb.done] = counts.get(job.verb.done, 0) + uncounted
     return {
         "title": _label(job),
         "job": job,
@@ -73,10 +79,11 @@ def bulk_page(room: Room, workflow_id: uuid.UUID) -> dict[str, Any] | None:
         "lines": [_line(room, job, code, count, progress) for code, count in _ordered(job, counts)],
         "seen": f"{sum(counts.values()):,}",
         "over": over,
-        "completed": row.status == WorkflowStatus.COMPLETED,
+        "completed": completed,
+        "unreadable": result is not None and progress is None,
         "paused": row.status == WorkflowStatus.PAUSED,
         "blocked": bool(row.blocked_reason),
-        "waiting": not over and progress is None,
+        "waiting": not over and result is None,
         "unserved": not over and not look.workers_of(row.queue),
         "queue": QUEUE,
     }
@@ -124,17 +131,31 @@ def _job(text: str) -> BulkJob | None:
     return job if isinstance(job, BulkJob) else None
 
 
-def _progress(row: Any) -> BulkProgress | None:
-    """The result of the last piece that is done: one of the last events of the history. None before the first."""
+def _done_in_the_last_piece(job: BulkJob, progress: BulkProgress) -> int:
+    """How many rows were changed by a piece that was begun and has left no result: the work was ended over it."""
+    rows = [row_id for *_place, row_id in progress.coming]
+    audits = Redrive.objects.using(settings.database_alias).filter(request=job.request, outbox_row_id__in=rows)
+    return audits.count() if rows else 0
+
+
+def _last_result(row: Any) -> str | None:
+    """What the last piece that is done has returned, as stored: one of the last events of the history. None before the
+    first.
+    """
     events = Event.objects.using(settings.database_alias).filter(
         workflow_id=row.pk, seq__gt=row.last_seq - _LOOKED_AT, type=EventType.ACTIVITY_COMPLETED.value
     )
     text = events.annotate(text=Cast("data", TextField())).order_by("-seq").values_list("text", flat=True).first()
     data = wording.read_json(text)
-    if not isinstance(data, dict) or not isinstance(data.get("result"), str):
+    if text is None:
         return None
+    return str(data.get("result")) if isinstance(data, dict) else text
+
+
+def _progress(result: str) -> BulkProgress | None:
+    """How far the work was, if that can be read."""
     try:
-        found = settings.codec().decode(data["result"], BulkProgress, path="result")
+        found = settings.codec().decode(result, BulkProgress, path="result")
     except Exception:  # noqa: BLE001 - as above
         return None
     return found if isinstance(found, BulkProgress) else None

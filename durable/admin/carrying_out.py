@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, assert_never
 
+from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest
 
 from durable import logbook
@@ -15,7 +16,7 @@ from durable.admin.actions import Asked
 from durable.admin.previews import letters
 from durable.admin.telling import Told, gone, tell
 from durable.conf import settings
-from durable.errors import KeyTaken, RedriveRefused, WorkflowNotFound
+from durable.errors import KeyTaken, RedriveRefused, StoreUnavailable, WorkflowNotFound
 from durable.flow import look
 from durable.models import Redrive
 from durable.operations import discard_many, redrive_many
@@ -36,29 +37,37 @@ class HandedOver:
     how: Literal["now", "before"]
 
 
+class NotConfirmed(Exception):
+    """The database did not say whether the work was begun. The form can be sent again: the work is begun once."""
+
+
 def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | None:
     """Do it, and tell the person what became of each row; or hand it over to the workers.
 
     Each row is a transaction of its own, and is changed once under the form's id. Raises `OptionInvalid` before
-    anything is changed, `StoreUnavailable` when the rows can not even be read.
+    anything is changed, `StoreUnavailable` when the rows can not even be read, `NotConfirmed`. From the first change
+    on, nothing is read that could fail: what was done is told.
     """
-    if asked.wanted is not None:
-        begun = _begun_before(asked)
-        if begun is not None:
-            return begun
-        rows: list[Any] = list(look.dead_letters_matching(asked.wanted, limit=AT_MOST_HERE + 1))
-        if len(rows) > AT_MOST_HERE:
-            return _start(request, asked)
-        missing: Sequence[int] = ()
-    else:
-        rows = letters(asked.keys or ())
-        missing = sorted(set(asked.keys or ()) - {row.pk for row in rows})
+    try:
+        if asked.wanted is not None:
+            begun = _begun_before(asked)
+            if begun is not None:
+                return begun
+            rows: list[Any] = list(look.dead_letters_matching(asked.wanted, limit=AT_MOST_HERE + 1))
+        else:
+            rows = letters(asked.keys or ())
+        before = _done_before(asked, rows)
+    except (DatabaseError, InterfaceError) as error:
+        raise StoreUnavailable(error, outcome_unknown=False) from error
+    if asked.wanted is not None and len(rows) > AT_MOST_HERE:
+        return _start(request, asked)
+    missing = sorted(set(asked.keys or ()) - {row.pk for row in rows})
     outcomes = _change(request, asked, rows)
     changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
     logbook.note_dead_letters(request.user, changed, words_of(asked.action.verb, asked.reason))
     told = [Told(row.pk, row.activity, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
     told += [gone(key) for key in missing]
-    tell(request, room, asked, told, before=_done_before(asked, told))
+    tell(request, room, asked, told, before=before)
     return None
 
 
@@ -75,13 +84,13 @@ def _change(request: HttpRequest, asked: Asked, rows: Sequence[Any]) -> Sequence
             assert_never(asked.action.verb)
 
 
-def _done_before(asked: Asked, told: Sequence[Told]) -> int:
-    """How many rows this form has moved when it was sent before, beside those that were met again just now."""
+def _done_before(asked: Asked, rows: Sequence[Any]) -> int:
+    """How many rows this form has moved when it was sent before, beside those that it meets again now."""
     if asked.wanted is None:
         return 0
     audits = Redrive.objects.using(settings.database_alias).filter(request=asked.request_id)
-    rows = set(audits.values_list("outbox_row_id", flat=True)[: 2 * AT_MOST_HERE])
-    return len(rows - {each.key for each in told})
+    moved = set(audits.values_list("outbox_row_id", flat=True)[: 2 * AT_MOST_HERE])
+    return len(moved - {row.pk for row in rows})
 
 
 def _begun_before(asked: Asked) -> HandedOver | None:
@@ -108,3 +117,5 @@ def _start(request: HttpRequest, asked: Asked) -> HandedOver:
         return HandedOver(change_dead_letters.options(key=str(asked.request_id)).start(job).id, "now")
     except KeyTaken as taken:  # the same form, sent twice at the same moment
         return HandedOver(taken.holder, "before")
+    except (DatabaseError, InterfaceError) as error:
+        raise NotConfirmed from error

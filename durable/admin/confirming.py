@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import BadRequest, PermissionDenied
+from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
@@ -20,11 +21,11 @@ from durable import clock
 from durable.activities import QUEUE, BulkVerb
 from durable.admin import previews
 from durable.admin.actions import ACTIONS, Action, Asked
-from durable.admin.carrying_out import AT_MOST_HERE, carry_out
+from durable.admin.carrying_out import AT_MOST_HERE, NotConfirmed, carry_out
 from durable.admin.dead_letter_filters import filter_of, in_words
 from durable.admin.telling import NAMED
-from durable.errors import OptionInvalid, StoreUnavailable
-from durable.flow import look
+from durable.errors import OptionInvalid, PayloadError, StoreUnavailable
+from durable.flow import look, transaction
 from durable.flow.steps import reasons
 
 if TYPE_CHECKING:
@@ -54,8 +55,13 @@ def ask(
         return _page(request, room, asked, back, problem=problem)
     try:
         handed = carry_out(request, room, asked)
-    except (OptionInvalid, StoreUnavailable) as error:
+    except (OptionInvalid, PayloadError, StoreUnavailable) as error:
         return _page(request, room, asked, back, problem=str(error))
+    except NotConfirmed:
+        text = _(
+            "The database did not answer: the work may or may not have begun. Send this again: it begins only once."
+        )
+        return _page(request, room, asked, back, problem=text)
     if handed is None:
         return HttpResponseRedirect(back)
     progress = room.progress_address(handed.workflow_id)
@@ -74,7 +80,8 @@ def ask(
 def _read(request: HttpRequest, action: Action, keys: Sequence[int] | None) -> Asked:
     """The form, or a new one. Its id and its ceiling in time stay the same while it is sent and shown again."""
     sent = request.POST
-    at = _moment(sent.get("failed_before")) or clock.host_now()
+    now = _now()
+    at = min(_moment(sent.get("failed_before")) or now, now)
     try:
         request_id = uuid.UUID(sent.get("request_id", ""))
     except ValueError:
@@ -94,6 +101,16 @@ def _read(request: HttpRequest, action: Action, keys: Sequence[int] | None) -> A
         could_go=None if keys is None or could_go is None else frozenset(could_go),
         previewed=int(previewed) if previewed.isascii() and previewed.isdigit() and len(previewed) < 10 else None,
     )
+
+
+def _now() -> datetime:
+    """The database's time, by which dead letters are dated: this host's clock may be ahead of it, and a ceiling in the
+    future would let in what fails later. A database that does not answer is told of when the rows are asked for.
+    """
+    try:
+        return transaction.reading(clock.database_now)
+    except (DatabaseError, InterfaceError):
+        return clock.host_now()
 
 
 def selected_keys(request: HttpRequest) -> list[int]:

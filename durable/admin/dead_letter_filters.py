@@ -10,6 +10,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ERROR_FLAG, IGNORED_PARAMS, PAGE_VAR
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -17,6 +18,7 @@ from django.utils.translation import gettext_lazy
 
 from durable import clock
 from durable.admin import wording
+from durable.admin.keyset import AFTER_VAR, BEFORE_VAR
 from durable.admin.workflows import known_types
 from durable.conf import settings
 from durable.kernel.registry import registry
@@ -121,11 +123,19 @@ _NARROWERS: dict[str, Callable[[str, datetime], Narrowed]] = {
 }
 
 
+_NO_FILTERS = frozenset({*IGNORED_PARAMS, PAGE_VAR, ERROR_FLAG, BEFORE_VAR, AFTER_VAR})
+"""What else the address of a list holds, and what narrows nothing."""
+
+
 def filter_of(address: Mapping[str, Any], *, at: datetime) -> DeadLetterFilter:
     """What the address of a list means, with everything relative counted from `at`, and nothing that failed after it.
 
-    Raises `IncorrectLookupParameters` for values that no filter has.
+    Raises `IncorrectLookupParameters` for values that no filter has, and for filters that the list does not have: an
+    address that the list refuses must not mean "all" to an action.
     """
+    unknown = address.keys() - _NARROWERS.keys() - _NO_FILTERS
+    if unknown:
+        raise IncorrectLookupParameters(f"there is no filter called {min(unknown)!r}")
     fields: dict[str, Any] = {"failed_before": at}
     for name in _NARROWERS:
         value = address.get(name)
@@ -243,7 +253,9 @@ def _names(names: list[str]) -> list[tuple[str, Any]]:
 
 FILTERS = [
     _choices(
-        gettext_lazy("cause"), "cause", lambda request: [(cause.value, wording.cause(cause)) for cause in OF_DEAD_LETTERS]
+        gettext_lazy("cause"),
+        "cause",
+        lambda request: [(cause.value, wording.cause(cause)) for cause in OF_DEAD_LETTERS],
     ),
     _choices(
         gettext_lazy("judged or not"),

@@ -16,7 +16,7 @@ from django.utils.translation import ngettext
 from durable.activities import BulkVerb
 from durable.admin import refusals, wording
 from durable.admin.actions import Asked
-from durable.errors import RedriveRefused, RowNotFound
+from durable.errors import RedriveRefused, RowNotFound, RowUnreadable, StoreUnavailable
 from durable.models import DeadLetter
 from durable.outcomes import Discarded, Redriven
 
@@ -27,6 +27,9 @@ NAMED = 5
 """Rows that a message names; more are counted."""
 
 Outcome = Redriven | Discarded | RedriveRefused
+
+_AS_BEFORE = (StoreUnavailable, RowUnreadable)
+"""Refusals that say nothing about a change: the row stands as the preview saw it, or as nobody can know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ def _changed(room: Room, asked: Asked, outcomes: Sequence[Told], done: int) -> S
     if again:
         return ""
     if asked.could_go is not None:
-        changed = [told for told in outcomes if isinstance(told.outcome, RedriveRefused) and told.key in asked.could_go]
+        changed = [told for told in outcomes if _has_changed(told) and told.key in asked.could_go]
         if not changed:
             return ""
         text = ngettext(
@@ -147,12 +150,18 @@ def _changed(room: Room, asked: Asked, outcomes: Sequence[Told], done: int) -> S
             len(changed),
         )
         return format_html("{} {}", text % {"count": f"{len(changed):,}"}, named(room, changed))
-    if asked.previewed is None or asked.previewed == done:
+    as_before = sum(1 for told in outcomes if isinstance(told.outcome, _AS_BEFORE))
+    if asked.previewed is None or done <= asked.previewed <= done + as_before:
         return ""
     return _("This changed between the preview and your answer: %(then)s would have gone, %(now)s went.") % {
         "then": f"{asked.previewed:,}",
         "now": f"{done:,}",
     }
+
+
+def _has_changed(told: Told) -> bool:
+    """Whether it was refused for how it stands now."""
+    return isinstance(told.outcome, RedriveRefused) and not isinstance(told.outcome, _AS_BEFORE)
 
 
 def gone(key: int) -> Told:
