@@ -37,8 +37,8 @@ def options(monkeypatch) -> dict[str, Any]:
 
 @pytest.fixture
 def installed() -> Iterator[None]:
-    """The registry with what installed apps have in it. The plants of other tests, which are there as soon as pytest has
-    collected them, break rules on purpose.
+    """The registry with what installed apps have in it. The plants of other tests, which pytest registers when it
+    collects them, break rules on purpose.
     """
     activities = [found for found in registry.activities() if not found.fn.__module__.startswith("tests.")]
     workflows = [found for found in registry.workflows() if not found.fn.__module__.startswith("tests.")]
