@@ -204,3 +204,13 @@ def test_the_data_goes_to_stdout_and_nothing_else_does(subprocess_environment: d
     data = json.loads(done.stdout)
     assert (data["redriven"], data["refused"]) == (1, {"already_judged": 1})
     assert {one["workflow"] for one in data["outcomes"]} == {str(letter.workflow_id), str(judged.workflow_id)}
+
+
+@pytest.mark.parametrize("verb", ["redrive", "deadletters", "list"])
+def test_bytes_that_are_no_text_are_wrong_usage(verb: str) -> None:
+    """A terminal in another encoding; exit 1 would say that a row was refused."""
+    held()
+    ran = Ran(verb, "--key" if verb == "list" else "--activity", "caf\udce9", "--json")
+    assert ran.code == 2
+    assert ran.data["error"]["code"] == "wrong_usage"
+    assert not Redrive.objects.exists()

@@ -38,6 +38,10 @@ class Command(BaseCommand):
             answer = VERBS[options["verb"]].run(options)
         except _WRONG_USAGE as error:
             self._refuse(error, Exit.USAGE, options)
+        except UnicodeEncodeError as error:  # what the shell gave was no UTF-8, and a database was asked for it
+            self._refuse(
+                WrongUsage(f"{error.object!r} is not possible: it holds bytes that are no text."), Exit.USAGE, options
+            )
         except StoreUnavailable as error:
             self._refuse(error, Exit.STORE, options)
         except DurableError as error:
