@@ -104,8 +104,9 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
 
 
 def _is_held(ending: Ending) -> bool:
-    """Whether spent retries make a dead letter, by the activity's `on_exhausted`, instead of a failure. An error that is
-    not retried is the handler's own verdict, and goes to the workflow.
+    """Whether spent retries make a dead letter, by the activity's `on_exhausted`, instead of a failure.
+
+    An error that is not retried is the handler's own verdict, and goes to the workflow.
     """
     return isinstance(ending, Failed) and ending.spent and ending.claim.options.get("on_exhausted") == "hold"
 
