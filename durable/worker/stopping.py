@@ -24,7 +24,7 @@ log = get_logger("durable.worker.stopping")
 LAST_WORDS = 5.0
 """Seconds after `GRACE_FOR` in which acknowledgements and releases have to end."""
 
-SHORT_CLAIM = 1.0
+SHORT_CLAIM = 4.0
 """Seconds that a claim under way may take to come to its end, also without grace."""
 
 BURST_PATIENCE = 100
