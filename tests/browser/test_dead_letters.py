@@ -41,7 +41,7 @@ def test_from_the_index_to_a_redrive_and_its_message(person: Enter) -> None:
     assert (status(row), status(other)) == ("pending", "failed")
     assert (Redrive.objects.get().actor_text, Redrive.objects.get().reason) == ("anna", "the bank is back")
     anna.follow(f"#{row.pk}")
-    anna.sees("It was given back and waits for a worker.")
+    anna.sees("It has been given back already and waits for a worker.")
     anna.sees("the bank is back")
 
 
@@ -108,7 +108,7 @@ def test_a_double_click_does_it_once(person: Enter) -> None:
     )
     anna.sees("1 was already done.", "1 dead letter was given back")
     anna.go(f"/admin/durable/deadletter/{row.pk}/change/")
-    anna.sees("It was given back and waits for a worker.")
+    anna.sees("It has been given back already and waits for a worker.")
     assert Redrive.objects.count() == 1
 
 
