@@ -36,6 +36,8 @@ class Delivery:
         self.claim = claim
         self.started_at: datetime | None = None
         self.heartbeat: str | None = None
+        self.may_be_committed = False
+        """The handler has returned and its own commit removes the item: a token that is gone is no loss then."""
         self._lock = threading.Lock()
         self._settled = False
         self._cancel_requested = False

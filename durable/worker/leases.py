@@ -69,6 +69,8 @@ class Leases:
 
     def _lost(self, delivery: Delivery) -> None:
         """Somebody else has it, or its workflow is over. If the acknowledgement is on its way, that one decides."""
+        if delivery.may_be_committed:
+            return
         if delivery.settle() is Settlement.FIRST:
             log.warning("lease_lost", **of_claim(delivery.claim))
             delivery.leave()

@@ -38,10 +38,12 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
     def handler() -> Completed:
         nonlocal raised
         try:
-            return completed(call, delivery)
+            ending = completed(call, delivery)
         except BaseException as error:
             raised = error
             raise
+        delivery.may_be_committed = True
+        return ending
 
     while True:
         tries += 1
@@ -63,4 +65,5 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
             )
             if fault is Fault.NEW_CONNECTION:
                 hygiene.drop()
+        delivery.may_be_committed = False
         wait(WAITS_US[tries - 1])

@@ -12,14 +12,18 @@ from pathlib import Path
 import pytest
 
 from durable.errors import ConfigurationError
+from durable.flow import renew
+from durable.outcomes import Renewal
 from durable.worker import notes
 from durable.worker.deadlines import Deadlines
 from durable.worker.delivery import Delivery, Settlement, Start
 from durable.worker.health import HealthSocket, parse_address
+from durable.worker.leases import Leases
 from durable.worker.loops import Pulse
 from durable.worker.notes import Note
 from durable.worker.pool import HandlerPool
 from durable.worker.reports import Report, Reporter, State, read
+from durable.worker.wakeup import Wake
 from tests.waiting import PATIENCE, Gate
 from tests.worker.making import delivery
 
@@ -91,6 +95,21 @@ def test_the_first_verdict_about_a_delivery_wins() -> None:
     assert one.settle() is Settlement.FIRST
     assert one.settle() is Settlement.LATE
     assert one.begin() is Start.OVER
+
+
+def test_a_token_that_the_handlers_own_commit_removed_is_no_lost_lease(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A renewal that meets a transactional delivery between its commit and its end leaves it alone, in silence."""
+    monkeypatch.setattr(renew, "renew", lambda held, *, lease_for: [Renewal.LOST for _ in held])
+    leases = Leases(lease_for=timedelta(minutes=1), idle=Wake())
+    committing, lost = delivery(row_id=1), delivery(row_id=2)
+    committing.may_be_committed = True
+    leases.hold([committing, lost])
+    leases.beat()
+    assert leases.all() == [committing]
+    assert (committing.settled, lost.settled) == (False, True)
+    assert caplog.text.count("lease_lost") == 1
 
 
 def test_a_delivery_cancelled_while_it_waits_does_not_start() -> None:
