@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from durable.flow import beat, cancel, claim, enqueue, reconcile, renew
 from durable.flow import transaction as own
-from durable.models import FailedAttempt, OutboxRow, Workflow, WorkItem
+from durable.models import FailedAttempt, Message, OutboxRow, Worker, Workflow, WorkItem
 from durable.outcomes import AckOutcome, Claim, Held, ReconcileReport, Renewal
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, history, items, row, workflow
@@ -295,3 +295,22 @@ def test_two_sweeps_at_once_take_up_each_row_once(
     assert rearmed == 60
     assert set(OutboxRow.objects.values_list("status", "delivery_failures")) == {("pending", 1)}
     assert FailedAttempt.objects.count() == 60
+
+
+def test_the_budget_of_deliveries_is_looked_at_before_another_one_is_made(driver: Driver, frozen_clock: Any) -> None:
+    """BUGLOG O3: with a budget of one, a worker that died with the row is the first and the last to have had it."""
+    workflow_id = driver.enqueue(cases.step, 1, deliveries=1)
+    driver.claim_one()
+    frozen_clock.move(LEASE + timedelta(seconds=1))
+    assert reconcile.reconcile() == ReconcileReport(dead_lettered=1)
+    frozen_clock.move(timedelta(days=1))
+    assert driver.claim() == []
+    assert claim.claim_suspect(worker="w", queues=None, lease_for=LEASE) == []
+    assert (row(workflow_id).status, row(workflow_id).deliveries) == ("failed", 1)
+
+
+def test_taking_up_needs_no_row_of_the_queue_that_it_repairs(driver: Driver, frozen_clock: Any, out: Claim) -> None:
+    """BUGLOG S2: nothing else is pending, due or waiting anywhere, and no worker has ever been heard of."""
+    assert OutboxRow.objects.exclude(id=out.row_id).count() == Message.objects.count() == Worker.objects.count() == 0
+    frozen_clock.move(LEASE + timedelta(seconds=1))
+    assert reconcile.reconcile() == ReconcileReport(rearmed=1)
