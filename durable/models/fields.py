@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.db import models
+from django.db.models.lookups import Exact
 
 from durable.kernel import wire
 
@@ -67,6 +68,23 @@ class MomentField(models.DateTimeField):  # type: ignore[type-arg]  # not subscr
         if isinstance(value, datetime) and connection.vendor != "postgresql":
             return sqlite_text(value)
         return value
+
+
+class MarkField(models.BooleanField):  # type: ignore[type-arg]  # as above
+    """A mark that rows carry or do not, compared as `mark` and `NOT mark`, as the store's statements spell it.
+
+    On SQLite a partial index serves only what is spelled like its condition. Django spells comparisons with True and
+    False in another way since 6.1, and a database keeps the indexes of the Django that made it.
+    """
+
+
+@MarkField.register_lookup
+class Spelled(Exact):
+    """`mark=True` and `mark=False` in the one spelling."""
+
+    def as_sql(self, compiler: Any, connection: Any) -> tuple[str, Any]:
+        sql, params = self.process_lhs(compiler, connection)
+        return (sql if self.rhs else f"NOT {sql}"), params
 
 
 class JsonTextField(models.TextField):  # type: ignore[type-arg]  # as above

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from durable.kernel.events import MessageKind
-from durable.models.fields import MomentField
+from durable.models.fields import MarkField, MomentField
 
 
 class Message(models.Model):
@@ -24,7 +24,7 @@ class Message(models.Model):
     payload = models.TextField()
     visible_at = MomentField()
     created_at = MomentField()
-    parked = models.BooleanField(default=False)
+    parked = MarkField(default=False)
     dedup = models.CharField(max_length=200, null=True, blank=True)
 
     class Meta:

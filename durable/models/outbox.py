@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
-from durable.models.fields import JsonTextField, MomentField
+from durable.models.fields import JsonTextField, MarkField, MomentField
 from durable.outcomes import Cause, DeadLetterFilter, OutboxStatus
 
 
@@ -91,8 +91,8 @@ class OutboxRow(models.Model):
     queue = models.CharField(max_length=100, default="default")
     node = models.CharField(max_length=100, null=True, blank=True)
     status = models.CharField(max_length=9, choices=[(s.value, s.value) for s in OutboxStatus])
-    paused = models.BooleanField(default=False)
-    suspect = models.BooleanField(default=False)
+    paused = MarkField(default=False)
+    suspect = MarkField(default=False)
     priority = models.SmallIntegerField(default=0)
     visible_after = MomentField()
     created_at = MomentField()
