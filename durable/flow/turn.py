@@ -239,8 +239,8 @@ def _turn(
             waiting.append(owner)
         elif owner in batch.unknown:
             unknown.append(workflow)
-        elif batch.seen.get(owner) != workflow.last_seq or time.perf_counter() > until:
-            deferred += 1
+        elif batch.seen.get(owner) != workflow.last_seq or (plans and time.perf_counter() > until):
+            deferred += 1  # but one always gets its turn, however slow the machine is
         else:
             plans.append(_decide(Plan(workflow, at), due.get(owner, []), batch, note, until))
     asleep = workflows.first_timers(connection, [workflow.id for workflow in unknown if workflow.id not in due])

@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import cancel, signal
+from durable.flow import cancel, signal, turn
 from durable.models import Event, Message, OutboxRow
 from durable.outcomes import CancelAnswer
 from tests.flow import cases
@@ -193,3 +193,14 @@ def test_a_turn_is_a_constant_number_of_statements(number: int, django_assert_nu
     expected = {"postgresql": 14, "sqlite": 12}[connection.vendor]
     assert len(counted) == expected, "\n".join(counted)
     assert OutboxRow.objects.count() == 3 * number
+
+
+def test_a_batch_whose_time_is_up_leaves_the_rest_due_and_commits_what_it_has(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DESIGN 4: no long turn under locks. With no time at all each batch still brings one workflow further."""
+    monkeypatch.setattr(turn, "_CODE_FOR", 0.0)
+    started = [driver.start(cases.nothing) for _ in range(3)]
+    reports = [driver.turn() for _ in started]
+    assert [(report.workflows, report.deferred) for report in reports] == [(1, 2), (1, 1), (1, 0)]
+    assert [workflow(workflow_id).status for workflow_id in started] == ["completed"] * 3
