@@ -145,8 +145,7 @@ class Supervisor:
     def _fork(self, child: _Child) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        # A signal that comes between the fork and the child's own handlers waits for them; here it waits until the
-        # child is known, and will hear of it.
+        # A signal that comes between the fork and the child's own handlers waits for them.
         signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
         try:
             inner, outer = os.pipe()
@@ -163,6 +162,8 @@ class Supervisor:
             child.pid, child.pipe = pid, inner
             child.started_at = child.heard_at = time.monotonic()
             child.report, child.was_ready = None, False
+            if self._stopping is not None:  # it came while this child was not known yet; twice does no harm
+                self._send(signal.SIGTERM)
         except OSError as full:  # no more processes or descriptors in this system, for now
             log.error("worker_process_not_forked", number=child.number, error=str(full))
             child.start_at = time.monotonic() + LONGEST_WAIT

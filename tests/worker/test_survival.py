@@ -249,12 +249,19 @@ def test_a_system_without_processes_is_told_and_tried_again(
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, []) & {signal.SIGTERM, signal.SIGINT}
 
 
-def test_a_stop_that_comes_with_the_fork_reaches_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the child would go on until it was killed, the grace period and more after everybody else."""
+@pytest.mark.parametrize("threads", ["one thread", "another thread takes the signal"])
+def test_a_stop_that_comes_with_the_fork_reaches_the_child(monkeypatch: pytest.MonkeyPatch, threads: str) -> None:
+    """Else the child would go on until it was killed, the grace period and more after everybody else.
+
+    Blocking the signal in the thread that forks does not hold it back where the process has other threads.
+    """
 
     def fork() -> int:
         pid = os.posix_spawn("/bin/sleep", ["sleep", "600"], os.environ, setsigmask=[])
-        os.kill(os.getpid(), signal.SIGTERM)
+        if threads == "one thread":
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            supervisor.stop()
         return pid
 
     monkeypatch.setattr(os, "fork", fork)
