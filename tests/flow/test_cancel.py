@@ -15,6 +15,7 @@ from durable.outcomes import AckOutcome, CancelAnswer, CancelOutcome, Held, Rene
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, failed, history, items, row, workflow
 from tests.flow.state import everything, messages_of, pause, undone
+from tests.rounds import AT_LAST, rounds
 from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db
@@ -138,14 +139,15 @@ def test_a_request_goes_with_its_callers_transaction(driver: Driver, kind: str) 
     assert everything() == before
 
 
+@pytest.mark.races
 @own_connections
 def test_of_a_cancel_and_a_finish_at_once_the_first_wins_and_both_are_clean(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
     """BUGLOG N1, on single activities: completed, always, for the handler had ended; and the answer is true."""
-    rounds, meet = 15, barrier(2)
-    ids = [driver.enqueue(cases.step, n) for n in range(rounds)]
-    claims = {c.workflow_id: c for c in driver.claim(limit=rounds)}
+    times, meet = rounds(15, asked=200), barrier(2)
+    ids = [driver.enqueue(cases.step, n) for n in range(times)]
+    claims = {c.workflow_id: c for c in driver.claim(limit=times)}
 
     def cancel_all() -> list[CancelOutcome]:
         answers = []
@@ -159,7 +161,7 @@ def test_of_a_cancel_and_a_finish_at_once_the_first_wins_and_both_are_clean(
         meet.wait()
         assert driver.complete(claims[id]) == [AckOutcome.ACKNOWLEDGED]
     over = CancelOutcome(CancelAnswer.ALREADY_OVER, WorkflowStatus.COMPLETED)
-    assert set(other.result(60)) <= {ASKED, over}
+    assert set(other.result(AT_LAST)) <= {ASKED, over}
     assert all(history(id) == ["workflow_started", "workflow_completed"] for id in ids)
 
 

@@ -18,11 +18,11 @@ from durable.outcomes import AckOutcome, Cause, Claim, Completed
 from tests.flow import cases
 from tests.flow.driver import Driver, failed
 from tests.flow.state import expire
+from tests.rounds import AT_LAST, rounds
 from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-ROUNDS = 150
 CLOSING = ("workflow_completed", "workflow_failed", "workflow_cancelled", "workflow_timed_out")
 
 
@@ -74,6 +74,7 @@ def _signal_and_terminate(arena: Arena) -> None:
     terminate.terminate(arena.workflow_id, reason="enough")
 
 
+@pytest.mark.races
 def test_five_connections_on_one_workflow_never_see_a_deadlock(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
@@ -82,7 +83,8 @@ def test_five_connections_on_one_workflow_never_see_a_deadlock(
     arena = Arena(barrier(len(acts) + 1), barrier(len(acts) + 1))
     parties = [second_connection(arena.party, act) for act in acts]
     ids = []
-    for _ in range(ROUNDS):
+    times = rounds(150, asked=1000)
+    for _ in range(times):
         arena.workflow_id = driver.start(cases.fan_out, 5)
         driver.turn()
         arena.claims = [c for c in driver.claim() if c.workflow_id == arena.workflow_id]
@@ -92,7 +94,7 @@ def test_five_connections_on_one_workflow_never_see_a_deadlock(
         ids.append(arena.workflow_id)
     arena.finished.set()
     arena.begin.wait()
-    assert [party.result(60) for party in parties] == [ROUNDS] * len(acts)
+    assert [party.result(AT_LAST) for party in parties] == [times] * len(acts)
     assert set(Workflow.objects.values_list("status", flat=True)) <= {"completed", "failed", "cancelled"}
     endings = Event.objects.filter(type__in=CLOSING).values_list("workflow_id", flat=True)
     assert sorted(endings) == sorted(ids)
@@ -100,17 +102,18 @@ def test_five_connections_on_one_workflow_never_see_a_deadlock(
     assert not OutboxRow.objects.filter(status__in=["pending", "claimed", "failed"]).exists()
 
 
+@pytest.mark.races
 @pytest.mark.parametrize("kind", ["single", "of a workflow"])
 def test_dead_letters_racing_terminations_are_never_delivered_behind_the_end(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier], kind: str
 ) -> None:
     """SPEC B9.14: no deadlock, and no row is `failed` and delivered under a workflow that had ended before."""
-    rounds, begin, over = 60, barrier(2), barrier(2)
+    times, begin, over = rounds(60, asked=500), barrier(2), barrier(2)
     claims: list[Claim] = []
 
     def terminate_each() -> int:
         ended, refusals = 0, []
-        for _ in range(rounds):
+        for _ in range(times):
             begin.wait()
             try:
                 terminate.terminate(claims[-1].workflow_id, reason="enough")
@@ -122,7 +125,7 @@ def test_dead_letters_racing_terminations_are_never_delivered_behind_the_end(
         return ended
 
     other = second_connection(terminate_each)
-    for at in range(rounds):
+    for at in range(times):
         workflow_id = driver.enqueue(cases.step, at) if kind == "single" else driver.start(cases.sequence, 1)
         driver.turn()
         OutboxRow.objects.filter(workflow_id=workflow_id).update(
@@ -136,13 +139,13 @@ def test_dead_letters_racing_terminations_are_never_delivered_behind_the_end(
         else:
             abandon.abandon(claims[-1], cause=Cause.ACK_ABANDONED)
         over.wait()
-    ended = other.result(60)
+    ended = other.result(AT_LAST)
     assert Workflow.objects.filter(status="cancelled").count() == ended
-    assert Workflow.objects.filter(status="failed").count() == rounds - ended
+    assert Workflow.objects.filter(status="failed").count() == times - ended
     assert not OutboxRow.objects.filter(status="failed").exists()
     # What was delivered was delivered to a live workflow: it failed of it, or what it left unread was removed with it.
     delivered = OutboxRow.objects.filter(failure_delivered=True, workflow__status="failed").count()
-    assert delivered == rounds - ended
+    assert delivered == times - ended
 
 
 def test_completions_of_one_workflow_from_two_connections_lose_none(

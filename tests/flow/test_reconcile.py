@@ -19,6 +19,7 @@ from durable.outcomes import AckOutcome, Claim, Held, ReconcileReport, Renewal
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, history, items, row, workflow
 from tests.flow.state import everything, expire, locked_elsewhere, messages_of, only_postgresql, run
+from tests.rounds import AT_LAST, rounds
 from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db
@@ -237,6 +238,7 @@ def test_a_workflow_that_somebody_holds_is_taken_up_in_a_later_round(driver: Dri
     assert reconcile.reconcile() == ReconcileReport(rearmed=1)
 
 
+@pytest.mark.races
 @own_connections
 def test_a_heartbeat_racing_the_sweep_fails_no_activity(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
@@ -244,10 +246,10 @@ def test_a_heartbeat_racing_the_sweep_fails_no_activity(
     """BUGLOG D2: either the renewal came first, and the delivery goes on; or the sweep did, and the renewal says lost,
     at the next beat if the sweep was just at it.
     """
-    rounds, meet = 15, barrier(2)
-    for n in range(rounds):
+    times, meet = rounds(15, asked=200), barrier(2)
+    for n in range(times):
         driver.enqueue(cases.step, n)
-    claims = driver.claim(limit=rounds)
+    claims = driver.claim(limit=times)
 
     def renew_each() -> list[Renewal]:
         answers = []
@@ -264,7 +266,7 @@ def test_a_heartbeat_racing_the_sweep_fails_no_activity(
         meet.wait()
         rearmed += reconcile.reconcile().rearmed
         meet.wait()
-    first = other.result(60)
+    first = other.result(AT_LAST)
     answers = renew.renew([Held(c.row_id, c.token) for c in claims], lease_for=LEASE)
     assert rearmed == answers.count(Renewal.LOST)
     for c, at_once, answer in zip(claims, first, answers, strict=True):

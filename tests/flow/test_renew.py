@@ -18,6 +18,7 @@ from durable.outcomes import AckOutcome, Claim, Held, Renewal
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, items
 from tests.flow.state import everything, expire, locked_elsewhere, make_due, only_postgresql
+from tests.rounds import AT_LAST, rounds
 from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db
@@ -139,14 +140,15 @@ def test_an_item_that_somebody_has_locked_is_busy_and_stops_no_other(driver: Dri
     assert renew.renew([held(first)], lease_for=LEASE) == [Renewal.RENEWED]
 
 
+@pytest.mark.races
 @own_connections
 def test_renewals_racing_acknowledgements_of_the_same_items_end_without_a_deadlock(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
     """DESIGN 4: without the ordered lock this deadlocked in 43 of 60 rounds."""
-    rounds, meet = 8, barrier(2)
+    times, meet = rounds(8, asked=60), barrier(2)
     batches = []
-    for _ in range(rounds):
+    for _ in range(times):
         for n in range(20):
             driver.enqueue(cases.step, n)
         batches.append(driver.claim(limit=20))
@@ -162,5 +164,5 @@ def test_renewals_racing_acknowledgements_of_the_same_items_end_without_a_deadlo
     for batch in batches:
         meet.wait()
         assert driver.complete(*batch) == [AckOutcome.ACKNOWLEDGED] * 20
-    assert other.result(60) <= {Renewal.RENEWED, Renewal.BUSY, Renewal.LOST}
+    assert other.result(AT_LAST) <= {Renewal.RENEWED, Renewal.BUSY, Renewal.LOST}
     assert not WorkItem.objects.exists()

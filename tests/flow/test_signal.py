@@ -17,6 +17,7 @@ from durable.models import Message
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow
 from tests.flow.state import everything, messages_of, undone
+from tests.rounds import AT_LAST, FULL, rounds
 from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db
@@ -118,38 +119,40 @@ def test_a_refusal_leaves_the_callers_transaction_usable(driver: Driver) -> None
     assert workflow(second).status == "running"
 
 
+@pytest.mark.races
 @own_connections
 def test_every_waiter_wakes_whatever_moment_its_signal_comes_at(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
     """BUGLOG D5: signals race the turns that begin to wait for them."""
-    rounds, width, meet = 3, 32, barrier(2)
+    times, width, meet = rounds(3, asked=20), 128 if FULL else 32, barrier(2)
     ids: list[list[uuid.UUID]] = []
 
     def signal_all() -> None:
-        for at in range(rounds):
+        for at in range(times):
             meet.wait()
             for id in ids[at]:
                 signal.signal(id, "go", payload="1")
 
     other = second_connection(signal_all)
-    for _ in range(rounds):
+    for _ in range(times):
         ids.append([driver.start(cases.signalled) for _ in range(width)])
         meet.wait()
         while driver.turn(limit=10).workflows:
             pass
-    other.result(60)
-    driver.run()
+    other.result(AT_LAST)
+    driver.run(rounds=10_000)
     assert {workflow(id).status for each in ids for id in each} == {"completed"}
 
 
+@pytest.mark.races
 @own_connections
 def test_a_signal_racing_a_termination_is_read_listed_or_refused(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
     """And what slipped in behind the end is removed by the turn that meets it: nothing stays due for ever."""
-    rounds, meet = 15, barrier(2)
-    ids = [driver.start(cases.signalled) for _ in range(rounds)]
+    times, meet = rounds(15, asked=200), barrier(2)
+    ids = [driver.start(cases.signalled) for _ in range(times)]
     while driver.turn().workflows:
         pass
 
@@ -166,7 +169,7 @@ def test_a_signal_racing_a_termination_is_read_listed_or_refused(
         except WorkflowClosed as refused:
             refusals.append(refused.status)
     assert set(refusals) <= {"cancelled"}
-    other.result(60)
+    other.result(AT_LAST)
     driver.run()
     assert not Message.objects.exists()
     assert all(history(id)[-1] == "workflow_cancelled" for id in ids)
