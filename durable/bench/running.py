@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import connections
 
-from durable.worker.worker import Worker
+from durable.outcomes import WakesBy
+from durable.worker.worker import Tally, Worker
 
 PATIENCE = 300.0
 LOOK_EVERY = 0.002
@@ -19,49 +22,88 @@ class Stuck(Exception):
     """The worker did not come to an end of what was asked of it."""
 
 
+class _Telling(Tally):
+    """The worker's counters, which wake whoever waits for one of them: looking again and again would take the
+    interpreter from the worker that is measured.
+    """
+
+    def __init__(self) -> None:
+        self.goal = sys.maxsize
+        self.reached = threading.Event()
+        super().__init__()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "done" and value >= self.goal:
+            self.reached.set()
+
+    def wait(self, goal: int) -> None:
+        """Wait until so many are done, as long as `PATIENCE` at most."""
+        self.reached.clear()
+        self.goal = goal
+        if self.done < goal:
+            self.reached.wait(PATIENCE)
+        self.goal = sys.maxsize
+
+
 class Running:
     """A worker that runs. Its counters are read without asking the database, so that waiting costs next to nothing."""
 
     def __init__(self, worker: Worker, alias: str) -> None:
         self.worker = worker
         self._alias = alias
+        self._tally = worker.tally = _Telling()
 
     def done(self) -> int:
         """How many activities this worker has acknowledged."""
-        return self.worker.tally.done
+        return self._tally.done
 
     def wait_done(self, count: int) -> None:
         """Wait until `count` activities in all have been acknowledged."""
-        _wait(lambda: self.done() >= count, f"{count} acknowledgements, of which {self.done()} came")
+        self._tally.wait(count)
+        if self.done() < count:
+            raise Stuck(f"Waited {PATIENCE:.0f} s for {count} acknowledgements, of which {self.done()} came.")
 
     def wait_closed(self) -> None:
         """Wait until no workflow is live."""
-        _wait(self._nothing_is_live, "the end of all workflows")
+        wait_closed(self._alias)
 
-    def _nothing_is_live(self) -> bool:
-        with connections[self._alias].cursor() as cursor:
-            cursor.execute("SELECT 1 FROM durable_workflow WHERE status IN ('running', 'paused') LIMIT 1")
-            return cursor.fetchone() is None
+    def wait_for_notifications(self) -> None:
+        """Wait until the worker has seen that notifications reach it."""
+        wait_until(lambda: self.worker.listener.wakes_by is WakesBy.NOTIFICATION, "notifications")
 
 
 @contextmanager
 def running(alias: str) -> Iterator[Running]:
     """A worker with the project's settings, ready, inside the block."""
     worker = Worker(name="durable-bench")
+    run = Running(worker, alias)
     thread = threading.Thread(target=worker.run, name="durable-bench-worker")
     thread.start()
     try:
         if not worker.ready.wait(PATIENCE):
             raise Stuck("The worker did not become ready.")
-        yield Running(worker, alias)
+        yield run
     finally:
         worker.stop()
         thread.join()
 
 
-def _wait(condition: Callable[[], bool], what: str) -> None:
+def wait_closed(alias: str, *, look_every: float = LOOK_EVERY) -> None:
+    """Wait until no workflow is live, whichever process ends them."""
+
+    def nothing_is_live() -> bool:
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SELECT 1 FROM durable_workflow WHERE status IN ('running', 'paused') LIMIT 1")
+            return cursor.fetchone() is None
+
+    wait_until(nothing_is_live, "the end of all workflows", look_every=look_every)
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, look_every: float = LOOK_EVERY) -> None:
+    """Look again and again until it holds. Raises `Stuck` after `PATIENCE` seconds."""
     end = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > end:
             raise Stuck(f"Waited {PATIENCE:.0f} s for {what}.")
-        time.sleep(LOOK_EVERY)
+        time.sleep(look_every)

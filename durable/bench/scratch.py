@@ -46,12 +46,15 @@ def scratch(alias: str) -> Iterator[str]:
 
 
 @contextmanager
-def entered(alias: str, name: str) -> Iterator[None]:
-    """Let `alias` mean the scratch database `name` inside the block, in this process."""
+def entered(alias: str, name: str, **changes: Any) -> Iterator[None]:
+    """Let `alias` mean the scratch database `name` inside the block, in this process. `changes` are further ones of
+    the entry in `DATABASES`; those of `OPTIONS` are added to the project's.
+    """
     before = connections.settings[alias]
     connections[alias].close()
     del connections[alias]
-    connections.settings[alias] = {**before, "NAME": name, "OPTIONS": _options(alias, before)}
+    options = {**_options(before), **changes.pop("OPTIONS", {})}
+    connections.settings[alias] = {**before, **changes, "NAME": name, "OPTIONS": options}
     debug, django_settings.DEBUG = django_settings.DEBUG, False
     try:
         with chosen(DATABASE=alias):
@@ -79,7 +82,7 @@ def _set(value: dict[str, Any]) -> None:
     setting_changed.send(sender=scratch, setting="DURABLE", value=value, enter=True)
 
 
-def _options(alias: str, database: dict[str, Any]) -> dict[str, Any]:
+def _options(database: dict[str, Any]) -> dict[str, Any]:
     """The project's options; on SQLite with WAL and synchronous FULL, which is what the figures are stated for."""
     options = dict(database.get("OPTIONS", {}))
     if "sqlite" in database["ENGINE"]:

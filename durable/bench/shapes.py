@@ -14,21 +14,38 @@ from durable.bench.running import Running, running
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of each shape is done, how often, and for how many seconds the plain loop runs on either side."""
+    """How much of each shape is done, how often, and for how many seconds the plain loop runs on either side.
+
+    `processes` is how often two worker processes are measured against one, on a backlog of `backlog` single activities
+    and a sixth as many workflows.
+    """
 
     rounds: int = 5
     singles: int = 2000
     one_by_one: int = 500
     workflows: int = 500
     fan_outs: int = 20
-    pick_ups: int = 50
+    pick_ups: int = 120
+    alone: int = 30
     sequence: int = 2000
+    processes: int = 3
+    backlog: int = 6000
     plain_for: float = 0.25
 
 
 FULL = Sizes()
 QUICK = Sizes(
-    rounds=3, singles=1000, one_by_one=200, workflows=200, fan_outs=8, pick_ups=15, sequence=300, plain_for=0.1
+    rounds=3,
+    singles=1000,
+    one_by_one=200,
+    workflows=200,
+    fan_outs=8,
+    pick_ups=30,
+    alone=20,
+    sequence=300,
+    processes=1,
+    backlog=3000,
+    plain_for=0.1,
 )
 WIDTH = 100
 
@@ -79,6 +96,11 @@ def enqueue_in_bulk(count: int) -> None:
     work.nothing.enqueue_many([(number,) for number in range(count)])
 
 
+def start_workflows(count: int) -> None:
+    """Workflows of three activities, all in one call."""
+    work.steps.start_many([(3,)] * count)
+
+
 def drain_singles(worker: Running, count: int) -> None:
     """From before the bulk enqueue to the last completion."""
     goal = worker.done() + count
@@ -89,7 +111,7 @@ def drain_singles(worker: Running, count: int) -> None:
 def drain_workflows(worker: Running, count: int) -> None:
     """Workflows of three activities, from before the bulk start to the last completion."""
     goal = worker.done() + 3 * count
-    work.steps.start_many([(3,)] * count)
+    start_workflows(count)
     worker.wait_done(goal)
     worker.wait_closed()
 

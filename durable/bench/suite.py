@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from datetime import timedelta
 
 from django.db import connections
 
-from durable.bench import idle, shapes, work
+from durable.bench import idle, processes, shapes, work
 from durable.bench.counting import Counts, counting
 from durable.bench.figures import Findings, Unit
 from durable.bench.plain import plain
@@ -22,7 +23,10 @@ from durable.flow import turn
 from durable.kernel.cache import Cache
 
 POLL_FOR = timedelta(milliseconds=20)
-"""For the figures about an idle worker, which are stated for polling at this pace."""
+"""For the figures about an idle worker by polling, which are stated for this pace."""
+
+NEVER = timedelta(seconds=10)
+"""For those by notification: no look that was not asked for comes while one is measured."""
 
 SHORT = 20
 
@@ -41,8 +45,9 @@ def measure(*, alias: str | None, sizes: Sizes, tell: Callable[[str], None]) -> 
         tell("statements and commits")
         _costs(findings, alias, sizes)
         tell("an idle worker")
-        with chosen(DATABASE=alias, POLL_FOR=POLL_FOR):
-            _idle_worker(findings, alias, sizes)
+        _idle_worker(findings, alias, sizes)
+        tell("two worker processes against one")
+        processes.measure(findings, alias, name, sizes)
         tell(f"one workflow of {sizes.sequence:,} activities, and its replay")
         _sequence(findings, alias, sizes)
         tell("memory")
@@ -97,28 +102,49 @@ def _counted(counts: Counts, drain: Callable[[Running], None], worker: Running) 
 
 
 def _idle_worker(findings: Findings, alias: str, sizes: Sizes) -> None:
-    waited: list[float] = []
-    alone: list[float] = []
-    with running(alias) as worker:
-        for number in range(sizes.pick_ups):
-            _let_rest()
-            goal = worker.done() + 1
-            work.noted.enqueue(number)
-            committed = time.perf_counter()
-            worker.wait_done(goal)
-            waited.append(1000 * (work.begun_at.pop(number) - committed))
-        for _ in range(sizes.rounds * 2):
-            _let_rest()
-            begun = time.perf_counter()
-            shapes.drain_fan_outs(worker, 1)
-            alone.append(1000 * (time.perf_counter() - begun))
-    findings.add("pick-up by an idle worker", Unit.MILLISECONDS, waited)
-    findings.add("one fan-out of 100 alone", Unit.MILLISECONDS, alone)
+    pick_up, alone = "pick-up by an idle worker", "one fan-out of 100 alone"
+    with chosen(DATABASE=alias, POLL_FOR=POLL_FOR, NOTIFY=False), running(alias) as worker:
+        findings.add(pick_up, Unit.MILLISECONDS, _pick_ups(worker, sizes.pick_ups))
+        samples = _fan_outs_alone(worker, sizes.alone)
+    if findings.vendor == "sqlite":
+        findings.add(alone, Unit.MILLISECONDS, samples)
+        return
+    findings.add(f"{alone}, by polling", Unit.MILLISECONDS, samples)
+    with chosen(DATABASE=alias, POLL_FOR=NEVER, NOTIFY=True), running(alias) as worker:
+        worker.wait_for_notifications()
+        findings.add(f"{pick_up}, by notification", Unit.MILLISECONDS, _pick_ups(worker, sizes.pick_ups))
+        findings.add(alone, Unit.MILLISECONDS, _fan_outs_alone(worker, sizes.alone))
+
+
+def _pick_ups(worker: Running, count: int) -> list[float]:
+    """Milliseconds from the return of an enqueue to the first line of its handler."""
+    waited = []
+    for number in range(count):
+        _let_rest()
+        goal = worker.done() + 1
+        work.noted.enqueue(number)
+        committed = time.perf_counter()
+        worker.wait_done(goal)
+        waited.append(1000 * (work.begun_at.pop(number) - committed))
+    return waited
+
+
+def _fan_outs_alone(worker: Running, count: int) -> list[float]:
+    """Milliseconds from before the start of a fan-out to its end, one at a time."""
+    taken = []
+    for _ in range(count):
+        _let_rest()
+        begun = time.perf_counter()
+        shapes.drain_fan_outs(worker, 1)
+        taken.append(1000 * (time.perf_counter() - begun))
+    return taken
 
 
 def _let_rest() -> None:
-    """Until the worker's loops have fallen back to their longest rest; not in step with them."""
-    time.sleep(0.15 + 0.02 * (time.perf_counter() % 1))
+    """Until the worker's loops have fallen back to the longest rest that `POLL_FOR` asks for, and for a random while
+    more, so that what comes next meets them at any point of it.
+    """
+    time.sleep(random.uniform(0.15, 0.15 + 5 * POLL_FOR.total_seconds()))
 
 
 def _sequence(findings: Findings, alias: str, sizes: Sizes) -> None:

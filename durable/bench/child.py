@@ -1,0 +1,58 @@
+"""A process that is nothing but a worker on the scratch database: `python -m durable.bench.child JOB`.
+
+It ends in good order when its standard input does, so that none is left behind whatever becomes of the one that started
+it. On its standard output it says when it is ready, and at its end what it has done.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+READY = "ready"
+READY_WITHIN = 60.0
+
+
+def _as_setting(value: Any) -> Any:
+    return timedelta(**value) if isinstance(value, dict) else value
+
+
+def _main(given: dict[str, Any]) -> None:
+    import django
+
+    django.setup()
+    from django.conf import settings as django_settings
+
+    from durable.bench.scratch import chosen, entered
+    from durable.worker.worker import Worker
+
+    for module in given["modules"]:
+        import_module(module)
+    durable = {key: _as_setting(value) for key, value in given["durable"].items()}
+    with entered(given["alias"], given["name"], **given["database"]), chosen(**durable):
+        django_settings.DEBUG = given["debug"] == "on"
+        worker = Worker(name=given["worker"])
+
+        def accompany() -> None:
+            if worker.ready.wait(READY_WITHIN):
+                _say(READY)
+                sys.stdin.read()
+            worker.stop()
+
+        threading.Thread(target=accompany, daemon=True).start()
+        worker.run()
+        tally = worker.tally
+        _say(json.dumps({"done": tally.done, "failed": tally.failed, "retried": tally.retried}))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    _main(json.loads(sys.argv[1]))

@@ -1,0 +1,135 @@
+"""Worker processes that the benchmark starts, and what it asks of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+from typing import IO, Any
+
+from durable.bench.child import READY
+from durable.bench.running import PATIENCE, Stuck
+
+
+class Debug(StrEnum):
+    """What the process has for `DEBUG`."""
+
+    ON = "on"
+    OFF = "off"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the process shall be: its worker's name, the modules that it imports first (its handlers), and settings that
+    differ from the project's (of `DURABLE`, and of the entry in `DATABASES`).
+    """
+
+    worker: str = "durable-bench-child"
+    modules: Sequence[str] = ()
+    debug: Debug = Debug.OFF
+    durable: dict[str, Any] = field(default_factory=dict)
+    database: dict[str, Any] = field(default_factory=dict)
+
+
+class Child:
+    """The process, as seen by the one that started it."""
+
+    def __init__(self, process: subprocess.Popen[str], said: IO[str]) -> None:
+        self._process = process
+        self._said = said
+        self.counts: dict[str, int] = {}
+        """Once it has ended: what its worker has done, failed and retried."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def see_it_lives(self) -> None:
+        """Raises `Stuck` with its last words when it is gone."""
+        if self._process.poll() is not None:
+            raise Stuck(f"A worker process ended with {self._process.returncode}. It said: {self._last_words()}")
+
+    def wait_ready(self) -> None:
+        """Wait until its worker is ready."""
+        if self._line() != READY:
+            self._process.wait(PATIENCE)
+            self.see_it_lives()
+
+    def end(self) -> None:
+        """Let it stop in good order, and keep what it counted."""
+        self.see_it_lives()
+        _stdin(self._process).close()
+        told = self._line()
+        if self._process.wait(PATIENCE) or not told:
+            self.see_it_lives()
+        self.counts = json.loads(told)
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE)
+        if not ready:
+            raise Stuck(f"A worker process said nothing for {PATIENCE:.0f} s.")
+        return self._process.stdout.readline().strip()
+
+    def _last_words(self) -> str:
+        self._said.seek(0)
+        return self._said.read()[-2000:].strip() or "nothing."
+
+
+def _stdin(process: subprocess.Popen[str]) -> IO[str]:
+    assert process.stdin is not None
+    return process.stdin
+
+
+@contextmanager
+def working(alias: str, name: str, job: Job) -> Iterator[Child]:
+    """A process with a ready worker on the scratch database `name`, inside the block. Leaving it ends the process."""
+    from django.conf import settings as django_settings
+
+    environment = os.environ | {
+        "DJANGO_SETTINGS_MODULE": django_settings.SETTINGS_MODULE,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    durable = {key: _as_data(value) for key, value in job.durable.items()}
+    given = {
+        "alias": alias,
+        "name": name,
+        "worker": job.worker,
+        "modules": list(job.modules),
+        "debug": job.debug.value,
+        "durable": durable,
+        "database": job.database,
+    }
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "durable.bench.child", json.dumps(given)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        ) as process,
+    ):
+        child = Child(process, said)
+        try:
+            child.wait_ready()
+            yield child
+            if not _stdin(process).closed:
+                child.end()
+        finally:
+            if process.poll() is None:  # what it was started for has failed
+                process.kill()
+
+
+def _as_data(value: Any) -> Any:
+    return {"seconds": value.total_seconds()} if isinstance(value, timedelta) else value
