@@ -1,0 +1,235 @@
+"""One worker process on the calling thread: the worker's own parts, moved by hand, and all that dies with it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import random
+import threading
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from django.db import connections
+
+from durable.conf import settings
+from durable.flow import beat
+from durable.kernel.cache import Cache
+from durable.outcomes import ReconcileReport
+from durable.worker import execute, hygiene, transactional
+from durable.worker.acks import Acks
+from durable.worker.claims import Claims
+from durable.worker.delivery import Delivery, Settlement, Start
+from durable.worker.execute import Call, Outcome
+from durable.worker.handlers import Handlers
+from durable.worker.housekeeping import Housekeeping
+from durable.worker.leases import Leases
+from durable.worker.notes import Note
+from durable.worker.turns import Turns
+from durable.worker.wakeup import Pace, Wake
+from tests.crashpoints import cases
+from tests.worker.making import CountedTime
+
+LOST_AT_FIRST = (cases.vanishing.name, cases.told.name)
+"""Workers lose these: the handler is gone, and nobody renews the lease."""
+
+
+class Slots:
+    """What `Claims` sees of the handlers: as many slots as it likes, and one queue."""
+
+    size = 50
+    ahead = 0
+
+    def __init__(self) -> None:
+        self.queue: list[Delivery] = []
+        self.running: list[Delivery] = []
+
+    @property
+    def free(self) -> int:
+        return self.size - self.busy
+
+    @property
+    def busy(self) -> int:
+        return len(self.queue) + len(self.running)
+
+    @property
+    def waiting(self) -> int:
+        return 0
+
+    def dispatch(self, delivery: Delivery) -> None:
+        self.queue.append(delivery)
+
+    def take_back(self) -> list[Delivery]:
+        taken, self.queue = self.queue, []
+        return taken
+
+
+class Shift:
+    """A worker process: its memory is the cache of coroutines, what it holds, and the note of whose code runs.
+
+    Every step is one that a loop of the worker makes. Errors of the database are raised, as they are to the loops.
+    """
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.cache = Cache(100)
+        self.slots = Slots()
+        self.notes: list[Note] = []
+        self._ready = threading.Event()
+        self._rng = random.Random(0)
+        self._folder = folder
+        self.leases = Leases(lease_for=settings.lease_for, idle=Wake())
+        self.acks = self._new_acks()
+        self.claims = Claims(
+            worker=name,
+            queues=None,
+            lease_for=settings.lease_for,
+            handlers=cast(Handlers, self.slots),
+            leases=self.leases,
+            pace=Pace(timedelta(seconds=1)),
+            ready=self._ready,
+        )
+        parts: dict[str, Any] = {"claims": self.claims} if "claims" in inspect.signature(Turns).parameters else {}
+        self.turns = Turns(
+            queues=None,
+            cache=self.cache,
+            note=self._new_note,
+            staged=lambda: None,
+            pace=Pace(timedelta(seconds=1)),
+            ready=self._ready.is_set,
+            **parts,
+        )
+        self.housekeeping = Housekeeping(
+            worker=name,
+            queues=None,
+            folder=folder,
+            ready=self._ready.set,
+            found=self._found,
+            wakes_by=lambda: "polling",
+        )
+
+    # --- steps; each answers whether it has found anything to do ---
+
+    def keep_house(self) -> bool:
+        """Count the dead, settle, offer blocked workflows (at first), give a sign of life, reconcile."""
+        self._reported = ReconcileReport()
+        hygiene.connect()
+        self.housekeeping.step()
+        report = self._reported
+        return bool(report.settled or report.rearmed or report.dead_lettered or report.suspects_due)
+
+    def renew(self) -> bool:
+        """Renew what is held, if anything is."""
+        hygiene.connect()
+        self.leases.beat()
+        self._end_the_stopped()
+        return False
+
+    def turn(self) -> bool:
+        """One batch of turns."""
+        hygiene.connect()
+        return self.turns.step() == 0.0
+
+    def claim(self) -> bool:
+        """Claim what is due."""
+        hygiene.connect()
+        return self.claims.step() == 0.0
+
+    def work(self) -> bool:
+        """Run the handlers of what was claimed, one after another."""
+        found = bool(self.slots.queue)
+        while self.slots.queue:
+            self._run(self.slots.queue.pop(0))
+        return found
+
+    def acknowledge(self) -> bool:
+        """Write what has ended, on the whole schedule of retries."""
+        if not self.acks.pending:
+            return False
+        acks, self.acks = self.acks, self._new_acks()
+        acks.finish(0)
+        acks.run()
+        return True
+
+    def stop(self) -> None:
+        """Stop in good order: what has not begun goes back uncounted."""
+        hygiene.connect()
+        self.claims.close()
+        self.turns.close()
+        self.notes.clear()
+        beat.gone(self.name)
+
+    def die(self) -> None:
+        """All memory is gone, and so are the locks on the notes. The database hears nothing of it."""
+        self.cache.drop_all()
+        for note in self.notes:
+            note._map.close()
+            os.close(note._file)
+
+    # --- handlers ---
+
+    def _run(self, delivery: Delivery) -> None:
+        claim = delivery.claim
+        if claim.activity in LOST_AT_FIRST and claim.delivery_budget == settings.delivery_attempts:
+            self.leases.end(delivery)
+            return
+        if claim.activity == cases.slow.name:
+            delivery.begin()
+            delivery.heartbeat = '"at work"'
+            self.slots.running.append(delivery)
+            return
+        hygiene.refresh()
+        if (outcome := self._outcome(delivery)) is not None:
+            self._hand_over(delivery, outcome)
+
+    def _outcome(self, delivery: Delivery) -> Outcome | None:
+        call = execute.prepare(delivery.claim, rng=self._rng)
+        if not isinstance(call, Call):
+            return call
+        if delivery.begin() is not Start.GO:
+            return None
+        if call.definition.transactional:
+            return transactional.run(call, delivery, wait=lambda microseconds: None)
+        return execute.perform(call, delivery)
+
+    def _end_the_stopped(self) -> None:
+        """Slow handlers end when they are told to."""
+        for delivery in [running for running in self.slots.running if running.cancelled]:
+            self.slots.running.remove(delivery)
+            call = execute.prepare(delivery.claim, rng=self._rng)
+            assert isinstance(call, Call)
+            self._hand_over(delivery, call.failed(asyncio.CancelledError(), delivery))
+
+    def _hand_over(self, delivery: Delivery, outcome: Outcome) -> None:
+        if delivery.settle() is Settlement.FIRST:
+            self.acks.submit(delivery, outcome)
+
+    # --- wires ---
+
+    def _new_acks(self) -> Acks:
+        return Acks(ended=lambda delivery, _: self.leases.end(delivery), timing=CountedTime())
+
+    def _new_note(self) -> Note:
+        self.notes.append(Note(self._folder))
+        return self.notes[-1]
+
+    def _found(self, report: ReconcileReport) -> None:
+        self._reported = report
+        if report.suspects_due:
+            self.claims.suspects_due()
+
+
+def forget_connections() -> None:
+    """What a new process begins with: no connection at all."""
+    for alias in list(connections):
+        with suppress(Exception):
+            connections[alias].close()
+        with suppress(AttributeError):
+            del connections[alias]
+
+
+def leave_note(folder: Path, name: str, workflow_id: Any) -> None:
+    """The note of a process that has died while it ran this workflow's code."""
+    (folder / f"{name}.note").write_bytes(bytes([1]) + workflow_id.bytes)

@@ -1,0 +1,74 @@
+"""The stage of every performance: settings, clock, registry and patience."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest import mock
+
+from django.db import connections
+from django.test import override_settings
+
+from durable import clock
+from durable.flow import transaction, turn
+from durable.kernel.definitions import ActivityDefinition
+from durable.kernel.registry import registry
+from durable.worker import claims
+from tests.crashpoints import cases
+from tests.crashpoints.wire import ALIAS
+
+BEGINS_AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
+SETTINGS: dict[str, Any] = {
+    "LEASE_FOR": timedelta(minutes=1),
+    "DELIVERY_ATTEMPTS": 2,
+    "DELIVERY_BACKOFF": (timedelta(milliseconds=100), 1.0, timedelta(milliseconds=100)),
+    "REARM_PER_SECOND": None,
+    "REDRIVE_PER_SECOND": None,
+    "RECONCILE_EVERY": timedelta(microseconds=1),
+    "UNKNOWN_HANDLER_FOR": timedelta(seconds=8),
+}
+TABLES = ("workitem", "message", "failedattempt", "redrive", "event", "outboxrow", "workflow", "worker")
+
+
+@contextmanager
+def set_up(*, at: datetime = BEGINS_AT) -> Iterator[None]:
+    """Time stands still unless the story moves it, the workers know the cast, and nobody waits in real time.
+
+    A frozen clock asks PostgreSQL for no time. The statement belongs to what may fail, so it is sent all the same.
+    """
+    database_now = clock.database_now
+
+    def asking(connection: Any) -> datetime:
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT statement_timestamp() AT TIME ZONE 'UTC'")
+        return database_now(connection)
+
+    with ExitStack() as stage:
+        stage.enter_context(override_settings(DURABLE=SETTINGS))
+        stage.enter_context(clock.frozen(at))
+        stage.enter_context(registry.isolated())
+        for definition in cases.KNOWN:
+            if isinstance(definition, ActivityDefinition):
+                registry.add_activity(definition)
+            else:
+                registry.add_workflow(definition)
+        for place, name, value in (
+            (clock, "database_now", asking),
+            (transaction, "_FIRST_WAIT", 0.0),
+            (turn, "_CODE_FOR", 3600.0),
+            # An idle worker looks for suspects once a second of real time; here the reconciler's word is all it hears.
+            (claims, "SUSPECTS_LOOK", float("inf")),
+        ):
+            stage.enter_context(mock.patch.object(place, name, value))
+        yield
+
+
+def sweep() -> None:
+    """Empty the tables of the engine, and the ledger."""
+    with connections[ALIAS].cursor() as cursor:
+        for table in TABLES:
+            cursor.execute(f"DELETE FROM durable_{table}")
+        cursor.execute("DELETE FROM ledger_entry")
