@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -233,6 +233,8 @@ class TurnReport:
     staged: int = 0
     closed: int = 0
     deferred: int = 0
+    taken: Sequence[Claim] = ()
+    """What was staged and is this process's delivery already."""
 
 
 @dataclass(frozen=True, slots=True)

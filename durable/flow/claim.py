@@ -9,6 +9,7 @@ from functools import partial
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow import transaction
+from durable.flow.transaction import Waits
 from durable.outcomes import Claim
 from durable.store import claims, outbox
 
@@ -36,6 +37,11 @@ def claim_suspect(*, worker: str, queues: tuple[str, ...] | None, lease_for: tim
 def _claim(
     worker: str, limit: int, queues: tuple[str, ...] | None, lease_for: timedelta, *, suspects: bool
 ) -> list[Claim]:
+    if transaction.engine_connection().vendor == "sqlite":
+        # A look needs no lock there; a transaction that finds nothing would have kept all other writers waiting.
+        look = partial(claims.anything_due, queues=queues, suspects=suspects)
+        if not transaction.reading(look):
+            return []
     token = uuid.uuid4()
     tries: list[None] = []
 
@@ -48,4 +54,4 @@ def _claim(
         row_ids = claims.lock_due(connection, limit=limit, queues=queues, suspects=suspects)
         return claims.take(connection, row_ids, token=token, worker=worker, lease_for=lease_for) if row_ids else []
 
-    return transaction.own(body)
+    return transaction.own(body, waits=Waits.LATER)

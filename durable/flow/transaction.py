@@ -20,6 +20,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.conf import settings
 from durable.errors import StoreUnavailable, TransactionSpoilt
 from durable.logs import get_logger
+from durable.store.sql import LOCK_WAIT
 
 T = TypeVar("T")
 Made_co = TypeVar("Made_co", covariant=True)
@@ -53,7 +54,7 @@ _SQLITE_TEXTS = (
 )
 _TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
-_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '1s'"
+_LOCK_TIMEOUT = f"SET LOCAL lock_timeout = '{LOCK_WAIT}'"
 
 
 def classify(error: BaseException) -> Fault:
@@ -116,7 +117,7 @@ class Waits(Enum):
     """Whether lock waits of a transaction are bounded from its beginning."""
 
     BOUNDED = "bounded"
-    LATER = "bounded when the body says so"
+    LATER = "bounded when the body says so, or by its first statement"
 
 
 def own(

@@ -15,20 +15,20 @@ from functools import partial
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable import clock
 from durable.conf import settings
 from durable.errors import NotRegistered, PoisonTurn, WorkflowBlocked
 from durable.flow import transaction
 from durable.flow.steps import closing, feeding, poison
-from durable.flow.steps.plan import Plan
-from durable.flow.transaction import Patience
+from durable.flow.steps.plan import Plan, Terms
+from durable.flow.steps.taking import Take
+from durable.flow.transaction import Patience, Waits
 from durable.kernel.cache import Cache
 from durable.kernel.events import INPUTS, RECORDS, Event, EventType, MessageKind
 from durable.kernel.execution import Execution, Limits
 from durable.kernel.registry import registry
 from durable.logs import get_logger
-from durable.outcomes import OutboxStatus, TurnReport, WorkflowStatus
-from durable.store import history, messages, outbox, work_items, workflows
+from durable.outcomes import Claim, OutboxStatus, TurnReport, WorkflowStatus
+from durable.store import due, history, messages, outbox, staging, work_items, workflows
 from durable.store.messages import DueMessage
 from durable.store.workflows import LockedWorkflow
 
@@ -53,6 +53,7 @@ class _Batch:
     seen: dict[uuid.UUID, int] = field(default_factory=dict)
     unknown: set[uuid.UUID] = field(default_factory=set)
     overran: list[uuid.UUID] = field(default_factory=list)
+    terms: dict[str, Terms] = field(default_factory=dict)
 
     def drop(self, cache: Cache) -> None:
         """Close every execution that is still in here, and take it from the cache."""
@@ -62,34 +63,43 @@ class _Batch:
         self.executions.clear()
 
 
-def turn(*, cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note) -> TurnReport:
+def turn(
+    *, cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note, take: Take | None = None
+) -> TurnReport:
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
 
     Commits together, for each: events, staged rows, cancellations, `wake_at`, settled rows, the status, and the removal
     of exactly the messages that were read. `note` is told whose code is about to run, and `None` afterwards: a turn
     that kills its process leaves its name there. Any error drops every coroutine of the batch and is raised; retryable
-    ones are tried again, from cold, before that. Workflows with counted poison turns are turned alone.
+    ones are tried again, from cold, before that. Workflows with counted poison turns are turned alone. With `take`,
+    staged rows may be deliveries of this process from the beginning; the report has them.
     """
-    return transaction.retried(partial(_turn_once, cache, queues, limit, note))
+    return transaction.retried(partial(_turn_once, cache, queues, limit, note, take))
 
 
-def _turn_once(cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note) -> TurnReport:
+def _turn_once(cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note, take: Take | None) -> TurnReport:
+    if take is not None and (found := transaction.reading(take.found)):
+        return TurnReport(taken=tuple(found))
     candidates = transaction.reading(partial(_candidates, queues=queues, limit=limit))
     report = TurnReport()
     # Preparing costs more than looking: the second half is prepared only when others hold all of the first.
     while candidates and report == TurnReport():
-        report = _turn_some(cache, candidates[:limit], limit, note)
+        report = _turn_some(cache, candidates[:limit], limit, note, take)
         del candidates[:limit]
+    if take is not None:
+        take.settled()
     return report
 
 
-def _turn_some(cache: Cache, candidates: list[uuid.UUID], limit: int, note: Note) -> TurnReport:
+def _turn_some(cache: Cache, candidates: list[uuid.UUID], limit: int, note: Note, take: Take | None) -> TurnReport:
     batch = _Batch()
     try:
         transaction.reading(lambda connection: _prepare(connection, cache, candidates, batch, note))
         chosen = [owner for owner in candidates if owner not in batch.overran]
         plans, report = transaction.own(
-            lambda connection: _turn(connection, chosen, batch, limit, note), patience=Patience.ONCE
+            lambda connection: _turn(connection, chosen, batch, limit, note, take),
+            patience=Patience.ONCE,
+            waits=Waits.LATER,
         )
     except BaseException:
         note(None)
@@ -119,8 +129,7 @@ def _keep(cache: Cache, batch: _Batch, plans: Sequence[Plan]) -> None:
 
 def _candidates(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None, limit: int) -> list[uuid.UUID]:
     """Who has something due, earliest first. Deeper than the batch, so that what others hold does not hide the rest."""
-    found = messages.owners_of_due(connection, limit=limit * 4, queues=queues)
-    found += workflows.owners_of_due_timers(connection, limit=limit * 2, queues=queues)
+    found = due.owners(connection, messages=limit * 4, timers=limit * 2, queues=queues)
     found.sort(key=lambda entry: entry[1])
     return list(dict.fromkeys(owner for owner, _ in found))[: limit * 2]
 
@@ -216,13 +225,18 @@ def _unexpected(workflow: LockedWorkflow, error: Exception) -> WorkflowBlocked:
 
 
 def _turn(
-    connection: BaseDatabaseWrapper, candidates: Sequence[uuid.UUID], batch: _Batch, limit: int, note: Note
+    connection: BaseDatabaseWrapper,
+    candidates: Sequence[uuid.UUID],
+    batch: _Batch,
+    limit: int,
+    note: Note,
+    take: Take | None,
 ) -> tuple[list[Plan], TurnReport]:
-    locked = workflows.lock_free(connection, candidates, limit=limit)
+    turnable = workflows.lock_for_turn(connection, candidates, limit=limit)
+    locked, at = turnable.workflows, turnable.at
     if not locked:
         return [], TurnReport()
-    at = clock.database_now(connection)
-    due, unreadable = messages.due_of(connection, locked)
+    told, unreadable = messages.due_of(connection, locked)
     for owner, problem in unreadable.items():
         batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {problem}."))
     until = time.perf_counter() + _CODE_FOR
@@ -242,18 +256,19 @@ def _turn(
         elif batch.seen.get(owner) != workflow.last_seq or (plans and time.perf_counter() > until):
             deferred += 1  # but one always gets its turn, however slow the machine is
         else:
-            plans.append(_decide(Plan(workflow, at), due.get(owner, []), batch, note, until))
-    asleep = workflows.first_timers(connection, [workflow.id for workflow in unknown if workflow.id not in due])
+            plans.append(_decide(Plan(workflow, at, batch.terms), told.get(owner, []), batch, note, until))
+    asleep = workflows.first_timers(connection, [workflow.id for workflow in unknown if workflow.id not in told])
     for workflow in unknown:
         begun = batch.started[workflow.id].recorded_at
-        plans.append(_judge_unknown(Plan(workflow, at), due.get(workflow.id, []), begun, asleep.get(workflow.id)))
-    _write(connection, plans, ended=ended, waiting=waiting)
+        plans.append(_judge_unknown(Plan(workflow, at), told.get(workflow.id, []), begun, asleep.get(workflow.id)))
+    taken = _write(connection, plans, ended=ended, waiting=waiting, take=take)
     return plans, TurnReport(
         workflows=len(plans),
         messages=sum(len(plan.consumed) for plan in plans),
         staged=sum(len(plan.rows) for plan in plans),
         closed=sum(plan.closing is not None for plan in plans),
         deferred=deferred,
+        taken=tuple(taken),
     )
 
 
@@ -301,10 +316,19 @@ def _judge_unknown(plan: Plan, due: Sequence[DueMessage], begun: datetime, timer
 
 
 def _write(
-    connection: BaseDatabaseWrapper, plans: Sequence[Plan], *, ended: list[uuid.UUID], waiting: list[uuid.UUID]
-) -> None:
-    """All that one batch of turns changes: a constant number of statements."""
-    outbox.stage(connection, [row for plan in plans for row in plan.rows])
+    connection: BaseDatabaseWrapper,
+    plans: Sequence[Plan],
+    *,
+    ended: list[uuid.UUID],
+    waiting: list[uuid.UUID],
+    take: Take | None,
+) -> list[Claim]:
+    """All that one batch of turns changes: a constant number of statements. Answers what was taken."""
+    taken: list[Claim] = []
+    if take is None:
+        staging.stage(connection, [row for plan in plans for row in plan.rows])
+    else:
+        taken = take.stage(connection, plans)
     _cancel(connection, [plan for plan in plans if plan.cancelled])
     closed = [plan.workflow.id for plan in plans if plan.closing is not None]
     closing.settle(connection, closed)
@@ -322,6 +346,7 @@ def _write(
     messages.put_off(connection, {id: until for plan in plans for id, until in plan.later.items()})
     for owner, kind, _ in messages.clear(connection, ended):
         logger.warning("message.of_ended_workflow_removed", workflow=str(owner), kind=kind)
+    return taken
 
 
 def _cancel(connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> None:

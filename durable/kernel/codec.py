@@ -12,13 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from durable.errors import PayloadError, PayloadTooLarge
+from durable.kernel import wire
 from durable.kernel.arguments import ArgumentPlan
 from durable.kernel.converters import converter
 from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
 from durable.kernel.unwritable import Refusal, step
 
-_write = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 _read = json.JSONDecoder().decode
+
+
+def _write(data: Any) -> str:
+    text = wire.flat(data) if type(data) is dict else None
+    return _encode(data) if text is None else text
 
 
 class Codec(Protocol):

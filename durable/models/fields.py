@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from django.db import models
@@ -11,14 +12,14 @@ from django.db.models.lookups import Exact
 
 from durable.kernel import wire
 
-_TEXT_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
+_WIDTH = len("2026-01-02 03:04:05.000006")
 
 
 def sqlite_text(moment: datetime) -> str:
     """A moment as SQLite stores it: UTC, fixed width, so that text order is time order."""
     if moment.tzinfo is None:
         raise ValueError(f"Engine columns hold aware moments only, not {moment!r}.")
-    return moment.astimezone(UTC).strftime(_TEXT_FORMAT)
+    return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(" ", "microseconds")[:_WIDTH]
 
 
 def moment_from_database(value: Any) -> datetime | None:
@@ -26,8 +27,16 @@ def moment_from_database(value: Any) -> datetime | None:
     if value is None:
         return None
     if isinstance(value, str):
-        value = datetime.fromisoformat(value)
+        return _parsed(value)
     moment: datetime = value
+    if moment.tzinfo is None:
+        return moment.replace(tzinfo=UTC)
+    return moment if moment.tzinfo is UTC else moment.astimezone(UTC)
+
+
+@lru_cache(maxsize=512)  # the rows of one statement share their moments
+def _parsed(text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 

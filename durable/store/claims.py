@@ -23,29 +23,41 @@ _RETURNING = (
 )
 
 
+def anything_due(connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, suspects: bool) -> int:
+    """Look, without a lock, whether there is a row that `lock_due` could lock: 1 or 0."""
+    condition, params = _due(connection, queues, suspects=suspects)
+    return len(sql.fetch(connection, f"SELECT 1 FROM durable_outboxrow WHERE {condition} LIMIT 1", params))
+
+
 def lock_due(
     connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None, suspects: bool
 ) -> list[int]:
     """Lock due pending rows that nobody else holds, in claim order: higher priority, then earlier due, then id.
 
     Suspects and the others are two sets: a suspect is delivered alone. The limit is a literal in the statement, since
-    as a parameter it would be planned anew each time or, worse, generically.
+    as a parameter it would be planned anew each time or, worse, generically. Bounds the transaction's lock waits.
     """
+    condition, params = _due(connection, queues, suspects=suspects)
+    order = "visible_after, id" if suspects else "priority DESC, visible_after, id"
+    rows = sql.fetch(
+        connection,
+        f"SELECT id, {sql.bounding(connection)} FROM durable_outboxrow WHERE {condition} "
+        f"ORDER BY {order} LIMIT {int(limit)}{sql.locking(connection, 'NO KEY UPDATE SKIP LOCKED')}",
+        params,
+    )
+    return [row[0] for row in rows]
+
+
+def _due(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None, *, suspects: bool) -> tuple[str, list[Any]]:
     now, params = clock.now_sql(connection)
-    condition = "suspect" if suspects else "NOT suspect"
+    # The terms of the partial index, word for word: SQLite recognises nothing else.
+    condition = f"visible_after <= {now} AND status = 'pending' AND NOT paused"
+    condition += " AND suspect" if suspects else " AND NOT suspect"
     if queues is not None:
         queued, more = sql.among(connection, "queue", queues)
         condition += f" AND {queued}"
         params = [*params, *more]
-    order = "visible_after, id" if suspects else "priority DESC, visible_after, id"
-    rows = sql.fetch(
-        connection,
-        # The terms of the partial index, word for word: SQLite recognises nothing else.
-        f"SELECT id FROM durable_outboxrow WHERE visible_after <= {now} AND status = 'pending' AND NOT paused "
-        f"AND {condition} ORDER BY {order} LIMIT {int(limit)}{sql.locking(connection, 'NO KEY UPDATE SKIP LOCKED')}",
-        params,
-    )
-    return [row[0] for row in rows]
+    return condition, params
 
 
 def take(
@@ -156,7 +168,7 @@ def _claim(row: tuple[Any, ...], token: uuid.UUID, worker: str) -> Claim:
         ordinal=row[3],
         activity=row[4],
         payload=row[5],
-        options=json.loads(row[6]),
+        options={} if row[6] == "{}" else json.loads(row[6]),
         delivery=row[7],
         delivery_failures=row[8],
         delivery_budget=row[9],

@@ -81,31 +81,6 @@ def insert_for_live(
     )
 
 
-def owners_of_due(
-    connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None
-) -> list[tuple[uuid.UUID, datetime]]:
-    """Workflows with a due message that is not parked, earliest first, each with the moment; at most `limit` messages
-    deep.
-    """
-    now, params = clock.now_sql(connection)
-    join = condition = ""
-    if queues is not None:
-        condition, more = sql.among(connection, "w.queue", queues)
-        condition = f" AND {condition}"
-        join = " JOIN durable_workflow w ON w.id = m.workflow_id"
-        params = [*params, *more]
-    rows = sql.fetch(
-        connection,
-        f"SELECT m.workflow_id, {sql.moment(connection, 'm.visible_at')} FROM durable_message m{join} "
-        f"WHERE NOT m.parked AND m.visible_at <= {now}{condition} ORDER BY m.visible_at, m.id LIMIT {int(limit)}",
-        params,
-    )
-    found: dict[uuid.UUID, datetime] = {}
-    for owner, due in rows:
-        found.setdefault(sql.as_uuid(owner), _moment(due))
-    return list(found.items())
-
-
 def due_of(
     connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]
 ) -> tuple[dict[uuid.UUID, list[DueMessage]], dict[uuid.UUID, str]]:

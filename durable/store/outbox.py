@@ -1,4 +1,4 @@
-"""Outbox rows: staging, locking, and every transition but the claim (`store/claims.py`).
+"""Outbox rows: locking, and every transition but staging (`store/staging.py`) and the claim (`store/claims.py`).
 
 Each transition is one guarded statement over rows that the caller has locked, in id order, with `lock`.
 """
@@ -17,69 +17,6 @@ from durable import clock
 from durable.kernel import wire
 from durable.outcomes import Cause, OutboxStatus
 from durable.store import sql
-
-
-@dataclass(frozen=True, slots=True)
-class NewRow:
-    """An activity to stage."""
-
-    workflow_id: uuid.UUID
-    lease: int
-    ordinal: int
-    activity: str
-    payload: str
-    options: Mapping[str, Any]
-    queue: str
-    priority: int
-    attempt_budget: int
-    delivery_budget: int
-
-
-_STAGED = sql.RowSet(
-    [
-        ("workflow_id", "uuid"),
-        ("lease", "int"),
-        ("ordinal", "int"),
-        ("activity", "text"),
-        ("payload", "text"),
-        ("options", "text"),
-        ("queue", "text"),
-        ("priority", "int"),
-        ("attempt_budget", "int"),
-        ("delivery_budget", "int"),
-    ]
-)
-
-
-def stage(connection: BaseDatabaseWrapper, new: Sequence[NewRow]) -> None:
-    """Insert pending rows, due now. One statement; their workflows are locked by the caller."""
-    if not new:
-        return
-    now, now_params = clock.now_sql(connection)
-    rows = [
-        (
-            n.workflow_id,
-            n.lease,
-            n.ordinal,
-            n.activity,
-            n.payload,
-            wire.dump(dict(n.options)),
-            n.queue,
-            n.priority,
-            n.attempt_budget,
-            n.delivery_budget,
-        )
-        for n in new
-    ]
-    sql.execute(
-        connection,
-        "INSERT INTO durable_outboxrow (workflow_id, lease, ordinal, activity, input, options, namespace, queue, "
-        "status, paused, suspect, priority, visible_after, created_at, deliveries, delivery_failures, delivery_budget, "
-        "attempts, attempt_budget, failure_delivered, cause, redrive_count) "
-        "SELECT workflow_id, lease, ordinal, activity, payload, options, '', queue, 'pending', false, false, priority, "
-        f"{now}, {now}, 0, 0, delivery_budget, 0, attempt_budget, false, '', 0 FROM {_STAGED.source(connection)}",
-        [*now_params, *now_params, *_STAGED.params(connection, rows)],
-    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -67,6 +68,13 @@ _ARRAYS: dict[str, Callable[[Iterable[Any]], str]] = {
 }
 _KINDS = {int: "bigint", uuid.UUID: "uuid", str: "text"}
 
+# And SQLite's spelling of single values, a column at a time; the other kinds are JSON's own.
+_SPELLED: dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {
+    "uuid": lambda values: [None if value is None else value.hex for value in values],
+    "timestamptz": lambda values: [None if value is None else sqlite_text(value) for value in values],
+}
+_to_json = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
 
 def among(connection: BaseDatabaseWrapper, column: str, values: Iterable[Any]) -> tuple[str, Params]:
     """The condition that `column` (uuid, integer or text) is one of the values; one parameter, whatever their
@@ -94,6 +102,17 @@ def locking(connection: BaseDatabaseWrapper, strength: str) -> str:
     return f" FOR {strength}" if is_postgresql(connection) else ""
 
 
+LOCK_WAIT = "1s"
+"""How long a statement of ours waits for a lock that somebody else holds."""
+
+
+def bounding(connection: BaseDatabaseWrapper) -> str:
+    """A column that bounds lock waits from here to the end of the transaction, for a first statement that waits for no
+    lock itself: a statement less than setting it beforehand. On SQLite the wait is at BEGIN.
+    """
+    return f"(SELECT set_config('lock_timeout', '{LOCK_WAIT}', true))" if is_postgresql(connection) else "NULL"
+
+
 def fetch(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     """Run one statement and answer its rows."""
     with connection.cursor() as cursor:
@@ -112,7 +131,12 @@ def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = (
 
 def as_uuid(value: Any) -> uuid.UUID:
     """A uuid as a cursor gave it."""
-    return value if isinstance(value, uuid.UUID) else uuid.UUID(value)
+    return value if isinstance(value, uuid.UUID) else _parsed(value)
+
+
+@lru_cache(maxsize=1024)  # the rows of one statement name the same few workflows again and again
+def _parsed(text: str) -> uuid.UUID:
+    return uuid.UUID(text)
 
 
 class RowSet:
@@ -125,6 +149,7 @@ class RowSet:
     def __init__(self, columns: Sequence[tuple[str, str]]) -> None:
         self._columns = list(columns)
         self._arrays = [_ARRAYS[kind] for _, kind in self._columns]
+        self._spelled = [(at, _SPELLED[kind]) for at, (_, kind) in enumerate(self._columns) if kind in _SPELLED]
         names = ", ".join(name for name, _ in self._columns)
         arrays = ", ".join(f"%s::{kind}[]" for _, kind in self._columns)
         self._postgresql = f"unnest({arrays}) AS given({names})"
@@ -143,14 +168,12 @@ class RowSet:
 
     def params(self, connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> Params:
         """The parameters that carry the rows into `source`."""
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self._columns)
         if is_postgresql(connection):
-            columns = zip(*rows, strict=True) if rows else [()] * len(self._columns)
             return [array(column) for array, column in zip(self._arrays, columns, strict=True)]
-        return [
-            json.dumps(
-                [[param(connection, value) for value in row] for row in rows], ensure_ascii=False, separators=(",", ":")
-            )
-        ]
+        for at, spelled in self._spelled:
+            columns[at] = tuple(spelled(columns[at]))
+        return [_to_json(list(zip(*columns, strict=True)))]
 
 
 def loads(text: str) -> Any:

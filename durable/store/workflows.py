@@ -55,15 +55,18 @@ def _select(
     ids = list(ids)
     if not ids:
         return {}
-    columns = _COLUMNS.format(
-        wake_at=sql.moment(connection, "wake_at"), deadline_at=sql.moment(connection, "deadline_at")
-    )
     condition, params = sql.among(connection, "id", ids)
     rows = sql.fetch(
-        connection, f"SELECT {columns} FROM durable_workflow WHERE {condition} ORDER BY id{ending}", params
+        connection,
+        f"SELECT {_columns(connection)} FROM durable_workflow WHERE {condition} ORDER BY id{ending}",
+        params,
     )
     found = [_locked(row) for row in rows]
     return {workflow.id: workflow for workflow in found}
+
+
+def _columns(connection: BaseDatabaseWrapper) -> str:
+    return _COLUMNS.format(wake_at=sql.moment(connection, "wake_at"), deadline_at=sql.moment(connection, "deadline_at"))
 
 
 def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
@@ -98,28 +101,32 @@ def lock_free(
     return _select(connection, ids, ending=f" LIMIT {int(limit)}{locking}")
 
 
+@dataclass(frozen=True, slots=True)
+class Turnable:
+    """What a turn has locked, and the database's time at that moment."""
+
+    workflows: dict[uuid.UUID, LockedWorkflow]
+    at: datetime
+
+
+def lock_for_turn(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, limit: int) -> Turnable:
+    """Lock as `lock_free` does, and bound the transaction's lock waits; the first statement of a turn, and its time."""
+    now, now_params = clock.now_sql(connection)
+    condition, params = sql.among(connection, "id", ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT {sql.moment(connection, now)}, {sql.bounding(connection)}, {_columns(connection)} "
+        f"FROM durable_workflow WHERE {condition} ORDER BY id LIMIT {int(limit)}"
+        f"{sql.locking(connection, 'NO KEY UPDATE SKIP LOCKED')}",
+        [*now_params, *params],
+    )
+    found = [_locked(row[2:]) for row in rows]
+    return Turnable({workflow.id: workflow for workflow in found}, _moment(rows[0][0]) if rows else clock.host_now())
+
+
 def look(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
     """The same rows without a lock, for preparing work before the transaction that will compare `last_seq`."""
     return _select(connection, ids, ending="")
-
-
-def owners_of_due_timers(
-    connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None
-) -> list[tuple[uuid.UUID, datetime]]:
-    """Running workflows whose `wake_at` has come, earliest first, each with the moment."""
-    now, params = clock.now_sql(connection)
-    condition = ""
-    if queues is not None:
-        condition, more = sql.among(connection, "queue", queues)
-        condition = f" AND {condition}"
-        params = [*params, *more]
-    rows = sql.fetch(
-        connection,
-        f"SELECT id, {sql.moment(connection, 'wake_at')} FROM durable_workflow "
-        f"WHERE wake_at IS NOT NULL AND wake_at <= {now}{condition} ORDER BY wake_at LIMIT {int(limit)}",
-        params,
-    )
-    return [(sql.as_uuid(row[0]), _moment(row[1])) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)

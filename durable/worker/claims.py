@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from threading import Event
 
@@ -11,6 +12,7 @@ from django.db import Error as DatabaseFault
 
 from durable.flow import claim as claiming
 from durable.flow import release as releasing
+from durable.flow.steps.taking import Take
 from durable.outcomes import Claim
 from durable.worker.delivery import Delivery
 from durable.worker.handlers import Handlers
@@ -70,8 +72,11 @@ class Claims:
         self._suspended_since: float | None = None
         self._ordinary_until = 0.0
         self._waiting_since = 0.0
-        self.in_claim = False
-        """A claim is being made: rows may be ours that nobody holds yet."""
+        self._lock = threading.Condition()
+        self._reserved = 0
+        self._claiming = False
+        self._nothing_else_due = False
+        self._closed = False
         self.made = 0
         """How many claims brought something."""
 
@@ -98,6 +103,43 @@ class Claims:
         return self._ordinary_step(now)
 
     @property
+    def in_claim(self) -> bool:
+        """A claim is being made: rows may be ours that nobody holds yet. From any thread."""
+        return self._claiming or self._reserved > 0
+
+    def taking(self) -> Take:
+        """What lets turns claim what they stage, each of them followed by `receive`."""
+        return Take(worker=self._worker, queues=self._queues, lease_for=self._lease_for, room=self.reserve)
+
+    def receive(self, claims: Sequence[Claim]) -> None:
+        """Hold and run what a turn has claimed; its reservation ends. On the turn thread, behind each turn."""
+        if claims:
+            self._dispatch(claims)
+        if self._reserved:
+            with self._lock:
+                self._reserved = 0
+                self._lock.notify_all()
+
+    def end_reservations(self, seconds: float) -> None:
+        """Reserve nothing any more, and wait for what a turn under way brings, `seconds` at most."""
+        with self._lock:
+            self._closed = True
+            self._lock.wait_for(lambda: not self._reserved, seconds)
+
+    def reserve(self) -> int:
+        """Room for rows that a turn is about to stage.
+
+        Only once after each claim that left nothing due, so that what others stage waits no longer than it would
+        otherwise; and never while suspects wait to be alone here. On the turn thread.
+        """
+        with self._lock:
+            if self._closed or self._hinted or self._suspect_is_out or not self._nothing_else_due:
+                return 0
+            self._nothing_else_due = False
+            self._reserved = self.room
+            return self._reserved
+
+    @property
     def room(self) -> int:
         """How many more deliveries are wanted now; 0 while enough of them wait for a slot. From any thread."""
         ahead = self._handlers.ahead
@@ -106,7 +148,7 @@ class Claims:
         # Ended handlers free their slots before their acknowledgements are written. Claims must not run ahead of those
         # without bound, nor starve them of SQLite's one write lock.
         unwritten = IN_FLIGHT * (self._handlers.size + ahead) - self._leases.count
-        return max(0, min(self._handlers.free, unwritten))
+        return max(0, min(self._handlers.free, unwritten) - self._reserved)
 
     def close(self) -> None:
         """Give back what has not begun, uncounted. On the claim thread, at its end."""
@@ -116,10 +158,14 @@ class Claims:
             log.warning("give_back_failed", error=f"{type(fault).__qualname__}: {fault}", worker=self._worker)
 
     def _ordinary_step(self, now: float) -> float:
-        room = self.room
+        with self._lock:
+            room = self.room
+            self._nothing_else_due = False  # not known again before this claim has ended
         if room <= 0:
             return self._wait_for_slots(now)
-        if self._hold(lambda: self._claim(room)):
+        found = self._hold(lambda: self._claim(room))
+        self._nothing_else_due = found < room
+        if found:
             self._waiting_since = now
             return self._pace.worked()
         if self._empty() and now > max(self._looked_at + SUSPECTS_LOOK, self._ordinary_until):
@@ -173,7 +219,7 @@ class Claims:
         return True
 
     def _empty(self) -> bool:
-        return self._handlers.busy == 0 and self._leases.count == 0
+        return not self._reserved and self._handlers.busy == 0 and self._leases.count == 0
 
     def _claim(self, limit: int) -> list[Claim]:
         return claiming.claim(worker=self._worker, limit=limit, queues=self._queues, lease_for=self._lease_for)
@@ -183,15 +229,18 @@ class Claims:
 
     def _hold(self, claim: Callable[[], list[Claim]]) -> int:
         """Claim, hold and dispatch; answers how many there were."""
-        self.in_claim = True
+        self._claiming = True
         try:
             claims = claim()
-            deliveries = [Delivery(claim) for claim in claims]
-            self._leases.hold(deliveries)
-            self.made += bool(deliveries)
+            self._dispatch(claims)
         finally:
-            self.in_claim = False
+            self._claiming = False
+        return len(claims)
+
+    def _dispatch(self, claims: Sequence[Claim]) -> None:
+        deliveries = [Delivery(claim) for claim in claims]
+        self._leases.hold(deliveries)
+        self.made += bool(deliveries)
         for delivery in deliveries:
             log.debug("claimed", **of_claim(delivery.claim))
             self._handlers.dispatch(delivery)
-        return len(deliveries)

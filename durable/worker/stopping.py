@@ -68,7 +68,9 @@ def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
     deadline = time.monotonic() + grace
     for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop):
         loop.stop()
-    worker.claim_loop.join(max(grace, SHORT_CLAIM))  # what a claim under way brings has to be known here
+    # What a claim under way brings, and what a turn under way takes, has to be known here.
+    worker.claim_loop.join(max(grace, SHORT_CLAIM))
+    worker.claims.end_reservations(SHORT_CLAIM)
     while worker.handlers.busy and (left := deadline - time.monotonic()) > 0:
         worker.wait_for_slot(min(left, 0.5))
     unfinished = [delivery for delivery in worker.leases.all() if delivery.settle() is Settlement.FIRST]

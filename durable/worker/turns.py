@@ -1,14 +1,18 @@
-"""The turn loop: feeds due messages to workflow code, a batch at a time, and knows whose code runs."""
+"""The turn loop: feeds due messages to workflow code, a batch at a time, and knows whose code runs.
+
+What its turns stage goes to the claim loop's hands in the same transaction, where nothing older may be waiting.
+"""
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from durable.flow import turn
 from durable.kernel.cache import Cache
-from durable.outcomes import TurnReport
+from durable.outcomes import Claim, TurnReport
+from durable.worker.claims import Claims
 from durable.worker.notes import Note
 from durable.worker.wakeup import Pace
 
@@ -25,6 +29,7 @@ class Turns:
         cache: Cache,
         note: Callable[[], Note],
         staged: Callable[[], None],
+        claims: Claims,
         pace: Pace,
         ready: Callable[[], bool],
     ) -> None:
@@ -33,6 +38,8 @@ class Turns:
         self._make_note = note
         self._note: Note | None = None
         self._staged = staged
+        self._claims = claims
+        self._take = claims.taking()
         self._pace = pace
         self._ready = ready
         self._running: tuple[uuid.UUID, float] | None = None
@@ -50,8 +57,13 @@ class Turns:
             return 1.0
         if self._note is None:
             self._note = self._make_note()
-        report = turn.turn(cache=self._cache, queues=self._queues, limit=BATCH, note=self._noted)
-        if report.staged:
+        taken: Sequence[Claim] = ()
+        try:
+            report = turn.turn(cache=self._cache, queues=self._queues, limit=BATCH, note=self._noted, take=self._take)
+            taken = report.taken
+        finally:
+            self._claims.receive(taken)
+        if report.staged > len(taken):
             self._staged()
         return self._pace.idle() if report == TurnReport() else self._pace.worked()
 

@@ -26,7 +26,13 @@ class Wake:
 
     def ring(self) -> None:
         """Make the loop look again now. From any thread."""
-        self._event.set()
+        if not self._event.is_set():  # several times cheaper than setting it again, and most rings are such
+            self._event.set()
+
+    @property
+    def rung(self) -> bool:
+        """Whether the loop will look again as it is."""
+        return self._event.is_set()
 
     def wait(self, seconds: float) -> None:
         """Wait for the bell, `seconds` at most, and answer its call: what rings from here on counts anew."""

@@ -41,6 +41,9 @@ BURST_TICK = 0.02
 STUCK_AFTER = 30.0
 """Seconds after which a step of a loop that has not come back makes the worker red."""
 
+LOOKS = 4
+"""How often in `POLL_FOR` the watcher looks on SQLite: a look takes some 20 microseconds and no lock."""
+
 LONGEST_LOOK = timedelta(seconds=0.25)
 """However cheap the watching for foreign writes is: due times pass without a write, so the loops look this often."""
 
@@ -116,6 +119,7 @@ class Worker:
             cache=Cache(settings.cached_workflows),
             note=lambda: Note(folder),
             staged=self._claim_wake.ring,
+            claims=self.claims,
             pace=self._pace(),
             ready=self.ready.is_set,
         )
@@ -135,7 +139,7 @@ class Worker:
         self.loops = [self.housekeeping_loop, self.lease_loop, self.turn_loop, self.claim_loop]
         if connections[self._alias].vendor == "sqlite":
             watcher = ForeignWrites(alias=self._alias, on_change=self.ring)
-            pause = settings.poll_for.total_seconds()
+            pause = settings.poll_for.total_seconds() / LOOKS
 
             def watch() -> float:
                 watcher.look()
@@ -288,13 +292,15 @@ class Worker:
 
     def _slot_freed(self) -> None:
         self._freed.ring()
-        if self.claims.room:
+        self._room_was_made()
+
+    def _room_was_made(self) -> None:
+        if not self._claim_wake.rung and self.claims.room:
             self._claim_wake.ring()
 
     def _ended(self, delivery: Delivery, outcome: Outcome) -> None:
         self.leases.end(delivery)
-        if self.claims.room:
-            self._claim_wake.ring()
+        self._room_was_made()
         match outcome:
             case Completed() | Committed():
                 self.tally.done += 1

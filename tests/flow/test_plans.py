@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import acknowledge, renew
-from durable.outcomes import Completed, Held
+from durable.flow import acknowledge, claim, look, renew
+from durable.outcomes import Completed, DeadLetterFilter, Held
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver
 
-pytestmark = [
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL rightly reads small tables whole."),
-]
+pytestmark = pytest.mark.django_db(transaction=True)
+on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL rightly reads small tables whole.")
+on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite plans without a look at sizes.")
+
+DUE, OTHERS = 20_000, 5_000
 
 _PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
-_GIVEN = re.compile(r"SCAN (json_each|given|\(subquery|value)")
+_GIVEN = re.compile(r"SCAN (json_each|given|told|woken|\(subquery|value)")
 
 
 def _scans(statement: str) -> list[str]:
@@ -28,6 +32,7 @@ def _scans(statement: str) -> list[str]:
     return [line for *_, line in plan if line.startswith("SCAN ") and "USING" not in line and not _GIVEN.match(line)]
 
 
+@on_sqlite
 def test_no_statement_of_the_way_through_reads_a_table_whole(driver: Driver) -> None:
     """DESIGN 10: claims, turns, acknowledgements and renewals with any number of closed workflows in the tables."""
     with CaptureQueriesContext(connection) as captured:
@@ -42,3 +47,114 @@ def test_no_statement_of_the_way_through_reads_a_table_whole(driver: Driver) -> 
     assert len(statements) > 20
     found = {statement[:200]: scans for statement in statements if (scans := _scans(statement))}
     assert not found
+
+
+@on_sqlite
+def test_a_claim_reads_its_rows_from_the_index_in_claim_order(driver: Driver) -> None:
+    """BUGLOG G2."""
+    driver.enqueue(cases.step, 1)
+    with CaptureQueriesContext(connection) as captured:
+        assert driver.claim()
+    [statement] = [query["sql"] for query in captured if "ORDER BY priority DESC" in query["sql"]]
+    with connection.cursor() as cursor:
+        plan = [line for *_, line in cursor.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()]
+    assert [line for line in plan if "durable_outbox_claim" in line]
+    assert not [line for line in plan if "TEMP B-TREE" in line]
+
+
+_MANY = """
+INSERT INTO durable_{table} ({columns})
+SELECT {values} FROM generate_series(1, {count}) AS n, durable_{table} AS x WHERE x.{owner} = %s
+"""
+
+
+def _copies(table: str, count: int, owner: str, given: Any, **changes: str) -> None:
+    with connection.cursor() as cursor:
+        described = connection.introspection.get_table_description(cursor, f"durable_{table}")
+        columns = [column.name for column in described if column.name != "id" or "id" in changes]
+        values = [changes.get(column, f"x.{column}") for column in columns]
+        statement = _MANY.format(
+            table=table, columns=", ".join(columns), values=", ".join(values), count=count, owner=owner
+        )
+        cursor.execute(statement, [given])
+
+
+@pytest.fixture
+def backlog(driver: Driver) -> Any:
+    """Due rows, every second one of the workflow that this answers; workflows that wait for a turn, and closed ones."""
+    wide, single, waiting = driver.start(cases.fan_out, 1), driver.enqueue(cases.step, 1), driver.start(cases.nothing)
+    driver.turn(limit=1)
+    id = "('01800000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
+    of_closed, of_waiting = id.replace("018", "017", 1), id.replace("018", "016", 1)
+    due = "x.visible_after - n * interval '1 second'"
+    _copies("workflow", DUE // 2, "id", single, id=id)
+    _copies("outboxrow", DUE // 2, "workflow_id", single, workflow_id=id, visible_after=due)
+    _copies("outboxrow", DUE // 2, "workflow_id", wide, ordinal="n + 1", visible_after=due)
+    _copies("workflow", OTHERS, "id", waiting, id=of_waiting)
+    _copies("event", OTHERS, "workflow_id", waiting, workflow_id=of_waiting)
+    _copies("message", OTHERS, "workflow_id", waiting, workflow_id=of_waiting)
+    _copies("workflow", OTHERS, "id", single, id=of_closed, status="'completed'", closed_at="x.created_at")
+    _copies("outboxrow", OTHERS, "workflow_id", single, workflow_id=of_closed, status="'done'")
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    return wide
+
+
+def _plans(call: Callable[[], Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The plan of each statement on the engine's tables that a call makes, as it makes it, parameters included."""
+    found = []
+
+    def explained(execute: Any, sql: str, params: Any, many: Any, context: dict[str, Any]) -> Any:
+        if _PLANNED.match(sql) and "durable_" in sql:
+            with context["connection"].connection.cursor() as cursor:
+                cursor.execute(f"EXPLAIN (FORMAT JSON) {sql}", params)
+                [plan] = cursor.fetchone()
+            found.append((sql, (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(explained):
+        call()
+    return found
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from _nodes(child)
+
+
+def _costly(plan: dict[str, Any]) -> list[str]:
+    """Nodes that read a table whole, or sort or hold more than a batch of its rows."""
+    return [
+        f"{node['Node Type']} {node.get('Relation Name', '')} of {node['Plan Rows']}"
+        for node in _nodes(plan)
+        if (node["Node Type"] == "Seq Scan" and node["Relation Name"].startswith("durable_"))
+        or (node["Node Type"] in ("Sort", "Incremental Sort", "Hash", "Materialize") and node["Plan Rows"] > 1_000)
+    ]
+
+
+@on_postgresql
+def test_a_claim_walks_its_index_however_many_rows_are_due_and_whosever_they_are(backlog) -> None:
+    """BUGLOG G2: no sequential scan, and no sort of all that is due."""
+    for queues in (None, ("default",)):
+        plans = _plans(lambda queues=queues: claim.claim(worker="w", limit=100, queues=queues, lease_for=LEASE))
+        assert len(plans) == 2
+        assert not {sql[:100]: nodes for sql, plan in plans if (nodes := _costly(plan))}
+        looking = list(_nodes(plans[0][1]))
+        assert [node["Index Name"] for node in looking if "Index Name" in node] == ["durable_outbox_claim"]
+        assert not [node for node in looking if "Sort" in node["Node Type"]]
+
+
+@on_postgresql
+def test_turns_acknowledgements_and_lists_of_dead_letters_find_theirs_by_an_index(backlog, driver: Driver) -> None:
+    """DESIGN 10, BUGLOG G2."""
+    claims = driver.claim(limit=100)
+    plans = _plans(lambda: driver.turn(limit=100))
+    plans += _plans(lambda: renew.renew([Held(claim.row_id, claim.token) for claim in claims], lease_for=LEASE))
+    plans += _plans(lambda: acknowledge.acknowledge([Completed(claim, "null") for claim in claims]))
+    plans += _plans(lambda: look.dead_letters(backlog))
+    plans += _plans(lambda: look.dead_letters_matching(DeadLetterFilter(), limit=100))
+    plans += _plans(lambda: claim.suspects_due(None))
+    plans += _plans(lambda: claim.claim_suspect(worker="w", queues=None, lease_for=LEASE))
+    assert len(plans) > 12
+    assert not {sql[:100]: nodes for sql, plan in plans if (nodes := _costly(plan))}

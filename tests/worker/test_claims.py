@@ -91,6 +91,11 @@ class Floor:
         taken, self.suspects = self.suspects[:1], self.suspects[1:]
         return taken
 
+    def look(self) -> None:
+        """Find nothing due, of either kind."""
+        self.claims.step()
+        self.claims.step()
+
     def end(self, *row_ids: int) -> None:
         """These handlers end, and their acknowledgements are written."""
         for delivery in [d for d in self.slots.running if d.claim.row_id in row_ids]:
@@ -273,3 +278,78 @@ def test_what_could_not_be_given_back_waits_on_for_its_slot(floor: Floor, monkey
         floor.claims.step()
     assert [delivery.claim.row_id for delivery in floor.slots.queued] == [4, 5]
     assert not any(delivery.settled for delivery in floor.slots.queued)
+
+
+def test_a_turn_may_take_what_it_stages_once_nothing_else_is_due(floor: Floor) -> None:
+    """Once for each claim that left nothing behind: what others stage is not overtaken again and again."""
+    assert floor.claims.reserve() == 0, "What else is due is not known yet."
+    floor.ordinary = [claim(1)]
+    floor.claims.step()
+    assert floor.claims.reserve() == 2
+    floor.claims.receive([claim(7)])
+    assert floor.running() == [1, 7]
+    assert floor.claims.reserve() == 0
+    floor.claims.step()
+    assert floor.claims.reserve() == 1
+
+
+def test_a_full_claim_leaves_nothing_for_turns_to_take(floor: Floor) -> None:
+    """There may be more where it came from, and that was due before."""
+    floor.ordinary = [claim(row) for row in range(1, 4)]
+    floor.claims.step()
+    floor.end(1)
+    assert floor.claims.reserve() == 0
+
+
+def test_what_a_turn_has_reserved_is_claimed_by_nobody_else(floor: Floor) -> None:
+    """Until the turn has ended, however it ended."""
+    floor.look()
+    assert floor.claims.reserve() == 3
+    assert floor.claims.in_claim
+    floor.ordinary = [claim(row) for row in range(1, 9)]
+    floor.claims.step()
+    assert floor.running() == []
+    floor.claims.receive([])
+    assert not floor.claims.in_claim
+    floor.claims.step()
+    assert floor.running() == [1, 2, 3]
+
+
+def test_turns_take_nothing_while_suspects_wait_or_run(floor: Floor) -> None:
+    """SPEC B7: a suspect is delivered alone."""
+    floor.look()
+    floor.suspects = [claim(101, suspect=True)]
+    floor.claims.suspects_due()
+    assert floor.claims.reserve() == 0
+    floor.claims.step()
+    assert floor.running() == [101]
+    assert floor.claims.reserve() == 0
+
+
+def test_a_suspect_waits_for_what_a_turn_is_about_to_bring(floor: Floor) -> None:
+    """SPEC B7, from the other side."""
+    floor.look()
+    assert floor.claims.reserve() == 3
+    floor.suspects = [claim(101, suspect=True)]
+    floor.claims.suspects_due()
+    floor.claims.step()
+    assert floor.running() == []
+    floor.claims.receive([claim(7)])
+    floor.claims.step()
+    assert floor.running() == [7]
+    floor.end(7)
+    floor.claims.step()
+    assert floor.running() == [101]
+
+
+def test_a_stop_knows_what_turns_under_way_have_taken(floor: Floor) -> None:
+    """Else it would stay leased behind the end of the process."""
+    floor.look()
+    assert floor.claims.reserve() == 3
+    bringing = threading.Thread(target=floor.claims.receive, args=([claim(7)],))
+    bringing.start()
+    floor.claims.end_reservations(60)
+    bringing.join()
+    assert [delivery.claim.row_id for delivery in floor.leases.all()] == [7]
+    floor.claims.step()
+    assert floor.claims.reserve() == 0

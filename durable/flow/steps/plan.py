@@ -21,7 +21,7 @@ from durable.kernel.execution import Execution
 from durable.kernel.registry import registry
 from durable.kernel.retry import Retry
 from durable.outcomes import WorkflowStatus
-from durable.store.outbox import NewRow
+from durable.store.staging import NewRow
 from durable.store.workflows import LockedWorkflow, Progress
 
 
@@ -36,12 +36,27 @@ class Closing:
     failure: dict[str, str] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How an activity is to be run: what its call says, else its definition, else the settings. No priority: that of
+    its workflow.
+    """
+
+    queue: str
+    priority: int | None
+    options: Mapping[str, Any]
+    attempt_budget: int
+    delivery_budget: int
+
+
 @dataclass(slots=True)
 class Plan:
     """The facts, rows and changes of one workflow's turn. Nothing in here is written yet."""
 
     workflow: LockedWorkflow
     at: datetime
+    terms: dict[str, Terms] = field(default_factory=dict)
+    """Those of activities called without options of their own, by name. Shared by the plans of a batch."""
     execution: Execution | None = None
     events: list[Event] = field(default_factory=list)
     rows: list[NewRow] = field(default_factory=list)
@@ -150,10 +165,28 @@ class Plan:
     def _schedule(self, command: ScheduleActivity, at: datetime) -> None:
         data = {"activity": command.activity, "digest": command.digest}
         self._record(EventType.ACTIVITY_SCHEDULED, data, at, command.ordinal)
-        self.rows.append(_row(self.workflow, command))
+        terms = None if command.options else self.terms.get(command.activity)
+        if terms is None:
+            terms = _terms(command)
+            if not command.options:
+                self.terms[command.activity] = terms
+        self.rows.append(
+            NewRow(
+                workflow_id=self.workflow.id,
+                lease=self.workflow.lease,
+                ordinal=command.ordinal,
+                activity=command.activity,
+                payload=command.payload,
+                queue=terms.queue,
+                priority=self.workflow.priority if terms.priority is None else terms.priority,
+                options=terms.options,
+                attempt_budget=terms.attempt_budget,
+                delivery_budget=terms.delivery_budget,
+            )
+        )
 
 
-def _row(workflow: LockedWorkflow, command: ScheduleActivity) -> NewRow:
+def _terms(command: ScheduleActivity) -> Terms:
     definition = registry.activity(command.activity)
     options = dict(command.options)
     retry = Retry.from_data(options["retry"]) if "retry" in options else definition.retry or settings.default_retry
@@ -162,14 +195,9 @@ def _row(workflow: LockedWorkflow, command: ScheduleActivity) -> NewRow:
         options["on_dead_letter"] = policy
     if (options.pop("on_exhausted", None) or definition.on_exhausted) == "hold":
         options["on_exhausted"] = "hold"
-    return NewRow(
-        workflow_id=workflow.id,
-        lease=workflow.lease,
-        ordinal=command.ordinal,
-        activity=command.activity,
-        payload=command.payload,
+    return Terms(
         queue=options.pop("queue", None) or definition.queue,
-        priority=options.pop("priority", workflow.priority),
+        priority=options.pop("priority", None),
         options=options,
         attempt_budget=retry.max_attempts,
         delivery_budget=settings.delivery_attempts,
