@@ -9,16 +9,11 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
 READY = "ready"
 READY_WITHIN = 60.0
-
-
-def _as_setting(value: Any) -> Any:
-    return timedelta(**value) if isinstance(value, dict) else value
 
 
 def _main(given: dict[str, Any]) -> None:
@@ -32,8 +27,7 @@ def _main(given: dict[str, Any]) -> None:
 
     for module in given["modules"]:
         import_module(module)
-    durable = {key: _as_setting(value) for key, value in given["durable"].items()}
-    with entered(given["alias"], given["name"], **given["database"]), chosen(**durable):
+    with entered(given["alias"], given["name"], **given["database"]), chosen(**given["durable"]):
         django_settings.DEBUG = given["debug"] == "on"
         worker = Worker(name=given["worker"])
 

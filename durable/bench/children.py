@@ -9,9 +9,8 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from typing import IO, Any
 
@@ -64,14 +63,24 @@ class Child:
             self._process.wait(PATIENCE)
             self.see_it_lives()
 
-    def end(self) -> None:
-        """Let it stop in good order, and keep what it counted."""
+    def ask_to_end(self) -> None:
+        """Let it stop in good order."""
         self.see_it_lives()
-        _stdin(self._process).close()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def wait_ended(self) -> None:
+        """Wait until it has stopped, and keep what it counted."""
         told = self._line()
         if self._process.wait(PATIENCE) or not told:
             self.see_it_lives()
         self.counts = json.loads(told)
+
+    def kill(self) -> None:
+        """End it now, if it has not ended."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
 
     def _line(self) -> str:
         assert self._process.stdout is not None
@@ -85,28 +94,37 @@ class Child:
         return self._said.read()[-2000:].strip() or "nothing."
 
 
-def _stdin(process: subprocess.Popen[str]) -> IO[str]:
-    assert process.stdin is not None
-    return process.stdin
+@contextmanager
+def working(alias: str, name: str, jobs: Sequence[Job]) -> Iterator[list[Child]]:
+    """Processes with ready workers on the scratch database `name`, inside the block, one for each job. They have ended
+    in good order, and told what they did, when the block has.
+    """
+    with ExitStack() as stack:
+        children = [stack.enter_context(_started(alias, name, job)) for job in jobs]
+        for child in children:
+            child.wait_ready()
+        yield children
+        for child in children:
+            child.ask_to_end()
+        for child in children:
+            child.wait_ended()
 
 
 @contextmanager
-def working(alias: str, name: str, job: Job) -> Iterator[Child]:
-    """A process with a ready worker on the scratch database `name`, inside the block. Leaving it ends the process."""
+def _started(alias: str, name: str, job: Job) -> Iterator[Child]:
     from django.conf import settings as django_settings
 
     environment = os.environ | {
         "DJANGO_SETTINGS_MODULE": django_settings.SETTINGS_MODULE,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
-    durable = {key: _as_data(value) for key, value in job.durable.items()}
     given = {
         "alias": alias,
         "name": name,
         "worker": job.worker,
         "modules": list(job.modules),
         "debug": job.debug.value,
-        "durable": durable,
+        "durable": job.durable,
         "database": job.database,
     }
     with (
@@ -122,14 +140,6 @@ def working(alias: str, name: str, job: Job) -> Iterator[Child]:
     ):
         child = Child(process, said)
         try:
-            child.wait_ready()
             yield child
-            if not _stdin(process).closed:
-                child.end()
         finally:
-            if process.poll() is None:  # what it was started for has failed
-                process.kill()
-
-
-def _as_data(value: Any) -> Any:
-    return {"seconds": value.total_seconds()} if isinstance(value, timedelta) else value
+            child.kill()  # what it was started for has failed

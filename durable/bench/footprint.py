@@ -9,9 +9,6 @@ from django.db import connections
 
 from durable.bench.running import Stuck
 
-APPLICATION = "durable-bench-"
-"""Sessions on PostgreSQL carry the name of their worker behind this."""
-
 
 def resident(pid: int) -> float:
     """MiB that are resident. Raises `Stuck` when there is no such process, and where there is no `/proc`."""

@@ -13,6 +13,6 @@ SETTLED_AFTER = 2.0
 
 def resident(alias: str, name: str) -> float:
     """MiB of a worker on the scratch database `name`."""
-    with working(alias, name, Job(worker="durable-bench-idle")) as child:
+    with working(alias, name, [Job(worker="durable-bench-idle")]) as [child]:
         threading.Event().wait(SETTLED_AFTER)
         return footprint.resident(child.pid)

@@ -6,7 +6,6 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import ExitStack
 
 from durable.bench import shapes
 from durable.bench.children import Job, working
@@ -43,10 +42,8 @@ def usable_cores() -> int:
 
 def _rates(alias: str, name: str, count: int, sizes: Sizes) -> dict[str, float]:
     """Units a second of so many processes, by shape."""
-    with ExitStack() as processes:
-        for number in range(count):
-            job = Job(worker=f"durable-bench-{number}", modules=("durable.bench.work",))
-            processes.enter_context(working(alias, name, job))
+    jobs = [Job(worker=f"durable-bench-{number}", modules=("durable.bench.work",)) for number in range(count)]
+    with working(alias, name, jobs):
         singles, workflows = sizes.backlog, max(1, sizes.backlog // 6)
         return {
             "single activities": singles / _drained(alias, lambda: shapes.enqueue_in_bulk(singles)),

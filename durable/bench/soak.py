@@ -8,7 +8,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from durable.bench.flatness import Course, Sample
 from durable.bench.scratch import scratch
 from durable.client.handle import Handle
 from durable.conf import settings
+from durable.errors import WorkflowClosed
 
 CACHED_WORKFLOWS = 50
 """So few that suspended workflows are evicted and replayed from cold all the time."""
@@ -80,13 +81,13 @@ def soak(*, alias: str | None, plan: Plan, tell: Callable[[str], None]) -> Soake
             _Watched(Course("durable-bench-plain"), Debug.OFF),
             _Watched(Course("durable-bench-debug"), Debug.ON),
         ]
-        with ExitStack() as processes:
-            for worker in watched:
-                worker.child = processes.enter_context(working(alias, name, worker.job(alias, plan)))
-            load = _Load(alias, plan)
+        load = _Load(alias, plan)
+        with working(alias, name, [worker.job(alias, plan) for worker in watched]) as children:
+            for worker, child in zip(watched, children, strict=True):
+                worker.child = child
             _run(alias, plan, load, watched, tell)
-            for worker in watched:
-                worker.end()
+        for worker in watched:
+            worker.course.done = worker.child.counts["done"]
         return Soaked(
             vendor=connections[alias].vendor,
             seconds=plan.seconds,
@@ -122,10 +123,6 @@ class _Watched:
         pid = self.child.pid
         connected = footprint.open_connections(alias, pid, self.course.worker)
         self.course.samples.append(Sample(at, footprint.resident(pid), connected))
-
-    def end(self) -> None:
-        self.child.end()
-        self.course.done = self.child.counts["done"]
 
 
 class _Load:
@@ -166,13 +163,12 @@ class _Load:
         """Signal or cancel those whose time has come; some have given up by then, and some are left to do so."""
         while self._waiting and self._waiting[0][0] <= at:
             _, handle = self._waiting.popleft()
-            if handle.status().is_terminal:
-                continue
             match self._rng.randrange(4):
                 case 0:
                     handle.cancel(reason="soak")
                 case 1 | 2:
-                    handle.signal("go", self._text())
+                    with suppress(WorkflowClosed):
+                        handle.signal("go", self._text())
                 case _:
                     pass
 
