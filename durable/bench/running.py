@@ -28,22 +28,25 @@ class _Telling(Tally):
     """
 
     def __init__(self) -> None:
+        self.waited_for = ""
         self.goal = sys.maxsize
         self.reached = threading.Event()
         super().__init__()
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name == "done" and value >= self.goal:
+        if name == self.waited_for and value >= self.goal:
             self.reached.set()
 
-    def wait(self, goal: int) -> None:
-        """Wait until so many are done, as long as `PATIENCE` at most."""
+    def wait(self, name: str, goal: int) -> None:
+        """Wait until the counter of this name has come so far. Raises `Stuck` after `PATIENCE` seconds."""
         self.reached.clear()
-        self.goal = goal
-        if self.done < goal:
+        self.goal, self.waited_for = goal, name
+        if getattr(self, name) < goal:
             self.reached.wait(PATIENCE)
-        self.goal = sys.maxsize
+        self.waited_for = ""
+        if getattr(self, name) < goal:
+            raise Stuck(f"Waited {PATIENCE:.0f} s for {goal} {name}, of which {getattr(self, name)} came.")
 
 
 class Running:
@@ -60,9 +63,15 @@ class Running:
 
     def wait_done(self, count: int) -> None:
         """Wait until `count` activities in all have been acknowledged."""
-        self._tally.wait(count)
-        if self.done() < count:
-            raise Stuck(f"Waited {PATIENCE:.0f} s for {count} acknowledgements, of which {self.done()} came.")
+        self._tally.wait("done", count)
+
+    def closed(self) -> int:
+        """How many workflows this worker has brought to their end, single activities left out."""
+        return self._tally.closed
+
+    def wait_workflows(self, count: int) -> None:
+        """Wait until `count` workflows in all have ended in a turn of this worker."""
+        self._tally.wait("closed", count)
 
     def wait_closed(self) -> None:
         """Wait until no workflow is live."""

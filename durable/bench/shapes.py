@@ -110,15 +110,13 @@ def drain_singles(worker: Running, count: int) -> None:
 
 def drain_workflows(worker: Running, count: int) -> None:
     """Workflows of three activities, from before the bulk start to the last completion."""
-    goal = worker.done() + 3 * count
+    goal = worker.closed() + count
     start_workflows(count)
-    worker.wait_done(goal)
-    worker.wait_closed()
+    worker.wait_workflows(goal)
 
 
 def drain_fan_outs(worker: Running, count: int) -> None:
     """Workflows of 100 activities at once, likewise."""
-    goal = worker.done() + WIDTH * count
+    goal = worker.closed() + count
     work.fan_out.start_many([(WIDTH,)] * count)
-    worker.wait_done(goal)
-    worker.wait_closed()
+    worker.wait_workflows(goal)

@@ -32,6 +32,7 @@ class Turns:
         claims: Claims,
         pace: Pace,
         ready: Callable[[], bool],
+        closed: Callable[[int], None] = lambda number: None,
     ) -> None:
         self._queues = queues
         self._cache = cache
@@ -42,6 +43,7 @@ class Turns:
         self._take = claims.taking()
         self._pace = pace
         self._ready = ready
+        self._closed = closed
         self._running: tuple[uuid.UUID, float] | None = None
 
     def hanging(self, seconds: float) -> uuid.UUID | None:
@@ -63,6 +65,8 @@ class Turns:
             taken = report.taken
         finally:
             self._claims.receive(taken)
+        if report.closed:
+            self._closed(report.closed)
         if report.staged > len(taken):
             self._staged()
         return self._pace.idle() if report == TurnReport() else self._pace.worked()

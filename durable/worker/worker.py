@@ -55,7 +55,8 @@ class Tally:
     done: int = 0
     failed: int = 0
     retried: int = 0
-    turns: int = 0
+    closed: int = 0
+    """Workflows that ended in a turn here; single activities end with their acknowledgement."""
 
 
 def default_name() -> str:
@@ -122,6 +123,7 @@ class Worker:
             claims=self.claims,
             pace=self._pace(),
             ready=self.ready.is_set,
+            closed=self._closed,
         )
         self.listener = Listener(alias=self._alias, queues=self._queues, ring=self.ring)
         self.housekeeping = Housekeeping(
@@ -293,6 +295,9 @@ class Worker:
     def _slot_freed(self) -> None:
         self._freed.ring()
         self._room_was_made()
+
+    def _closed(self, number: int) -> None:
+        self.tally.closed += number
 
     def _room_was_made(self) -> None:
         if not self._claim_wake.rung and self.claims.room:
