@@ -20,7 +20,15 @@ from durable import logbook
 from durable.admin import wording
 from durable.admin.parts import Button
 from durable.client.find import get_workflow
-from durable.errors import KeyInvalid, OptionInvalid, PayloadError, WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
+from durable.errors import (
+    KeyInvalid,
+    NobodyListens,
+    OptionInvalid,
+    PayloadError,
+    WorkflowClosed,
+    WorkflowNotBlocked,
+    WorkflowNotFound,
+)
 from durable.flow.cancel import cancel
 from durable.flow.steps import actors, reasons
 from durable.models import Workflow
@@ -85,6 +93,10 @@ def _ended(workflow: Any) -> str:
     return _("This workflow has ended (%(status)s).") % {
         "status": wording.workflow_status_word(workflow.status).lower()
     }
+
+
+def _without_code(workflow: Any) -> str:
+    return _ended(workflow) or (_("A single activity has no code that waits for signals.") if workflow.single else "")
 
 
 def _not_running(workflow: Any) -> str:
@@ -162,7 +174,7 @@ VERBS: Mapping[str, Verb] = {
             title=gettext_lazy("Send a signal"),
             explained=gettext_lazy("The workflow's code gets it where it waits for a signal of this name."),
             reason="none",
-            impossible=_ended,
+            impossible=_without_code,
             carry_out=_signal,
         ),
         Verb(
@@ -258,7 +270,7 @@ def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpRespo
     try:
         problem = _problem(verb, sent)
         said = None if problem else _carry_out(verb, sent, workflow)
-    except (_Misfit, OptionInvalid, PayloadError, KeyInvalid) as misfit:
+    except (_Misfit, NobodyListens, OptionInvalid, PayloadError, KeyInvalid) as misfit:
         problem, said = str(misfit), None
     if said is None:
         return _page(request, room, verb, workflow, sent.request_id, problem=problem)

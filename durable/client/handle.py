@@ -63,7 +63,7 @@ class Handle(Generic[R]):
         """Send a signal, in the caller's transaction. `payload` are JSON natives. Accepted, not yet delivered.
 
         A second signal with the same `dedup` changes nothing while the first still waits. Raises `WorkflowClosed`,
-        `WorkflowNotFound`, `PayloadError`, `KeyInvalid`.
+        `WorkflowNotFound`, `PayloadError`, `KeyInvalid`, and `NobodyListens` for a single activity.
         """
         synchronous("handle.signal(...)", "handle.asignal(...)")
         check_text("signal name", name, MAX_SIGNAL_NAME_LENGTH)

@@ -11,6 +11,7 @@
     │   ├── OutsideActivity            a call that only a running activity can make
     │   ├── InsideWorkflow             a plain call made inside workflow code
     │   ├── InsideTransaction          waiting for a result that only a commit can bring
+    │   ├── NobodyListens              a signal to a single activity
     │   ├── ArgumentsMismatch          arguments that do not fit the handler's signature
     │   └── OptionInvalid              an option of a call that can not be meant
     ├── PayloadError                   a value that JSON can not carry
@@ -67,6 +68,7 @@ from durable.errors.usage import (
     InsideWorkflow,
     KeyInvalid,
     KeyTaken,
+    NobodyListens,
     NotRegistered,
     OptionInvalid,
     OutsideActivity,
@@ -106,6 +108,7 @@ __all__ = [
     "InsideWorkflow",
     "KeyInvalid",
     "KeyTaken",
+    "NobodyListens",
     "NonDeterminism",
     "NotDeadLettered",
     "NotRegistered",

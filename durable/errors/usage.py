@@ -49,6 +49,17 @@ class OutsideWorkflow(UsageError):
         super().__init__(f"{call} works inside a running workflow only. {advice}")
 
 
+class NobodyListens(UsageError):
+    """A signal was sent to a single activity: it has no code that could ever wait for one."""
+
+    def __init__(self, workflow_id: Any) -> None:
+        self.workflow_id = workflow_id
+        super().__init__(
+            f"{workflow_id} is a single activity, which has no code that could wait for a signal. Signals are for "
+            "workflows; what an activity needs to know belongs in its arguments."
+        )
+
+
 class OutsideActivity(UsageError):
     """A call that only a running activity can make was made elsewhere."""
 

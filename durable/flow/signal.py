@@ -6,7 +6,7 @@ import uuid
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.errors import WorkflowClosed, WorkflowNotFound
+from durable.errors import NobodyListens, WorkflowClosed, WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import waking
 from durable.kernel import wire
@@ -19,7 +19,8 @@ def signal(workflow_id: uuid.UUID, name: str, *, payload: str, dedup: str | None
     in its closing event.
 
     Joins the caller's transaction. A second signal with the same `dedup` to one workflow is accepted and changes
-    nothing while the first still waits. Raises `WorkflowClosed`, `WorkflowNotFound`, and what the database raised.
+    nothing while the first still waits. Raises `WorkflowClosed`, `WorkflowNotFound`, `NobodyListens` for a single
+    activity, and what the database raised.
     """
     told = wire.dump({"name": name, "payload": payload})
 
@@ -33,5 +34,7 @@ def signal(workflow_id: uuid.UUID, name: str, *, payload: str, dedup: str | None
         workflow = found[workflow_id]
         if not workflow.is_live:
             raise WorkflowClosed(workflow_id, workflow.status.value, "a signal")
+        if workflow.single:
+            raise NobodyListens(workflow_id)
 
     transaction.joined(body)

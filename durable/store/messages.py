@@ -63,7 +63,8 @@ def insert(connection: BaseDatabaseWrapper, new: Sequence[NewMessage]) -> None:
 def insert_for_live(
     connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, kind: MessageKind, payload: str, *, dedup: str | None
 ) -> int:
-    """Insert a message if the workflow is live. Answers how many went in.
+    """Insert a message if the workflow is live and has code that will read it, which a single activity has not.
+    Answers how many went in.
 
     One statement: the look at the status and the insert can not be pulled apart. It is never parked here, also not for
     a paused workflow: that is for the turn, which holds the workflow's lock. Parked by a caller whose transaction goes
@@ -76,7 +77,8 @@ def insert_for_live(
         connection,
         "INSERT INTO durable_message (workflow_id, lease, kind, payload, visible_at, created_at, parked, dedup) "
         f"SELECT id, lease, %s{text}, %s{text}, {now}, {now}, false, %s{text} "
-        "FROM durable_workflow WHERE id = %s AND status IN ('running', 'paused') ON CONFLICT DO NOTHING",
+        "FROM durable_workflow WHERE id = %s AND status IN ('running', 'paused') AND NOT single "
+        "ON CONFLICT DO NOTHING",
         [kind.value, payload, *now_params, *now_params, dedup, sql.param(connection, workflow_id)],
     )
 

@@ -185,3 +185,12 @@ def test_verbs_answer_nothing_but_questions_and_forms(root: Client, workflow: Wo
     for method in ("put", "delete", "patch"):
         call: Callable[..., Any] = getattr(root, method)
         assert call(url).status_code == 403
+
+
+def test_a_single_activity_is_not_offered_signals_and_takes_none(root: Client, workflow: Workflow) -> None:
+    """It has no code that could wait for one; a form that is sent all the same changes nothing."""
+    Workflow.objects.filter(pk=workflow.pk).update(single=True)
+    page = root.get(reverse("admin:durable_workflow_signal", args=[workflow.pk]))
+    assert "A single activity has no code that waits for signals." in page.text
+    assert "is a single activity" in send(root, "signal", workflow, signal="go").text
+    assert not Message.objects.exists()

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from durable.errors import WorkflowClosed, WorkflowNotFound
+from durable.errors import NobodyListens, WorkflowClosed, WorkflowNotFound
 from durable.flow import pause, resume, signal, terminate
 from durable.models import Message
 from tests.flow import cases
@@ -51,6 +51,22 @@ def test_a_workflow_that_has_ended_refuses_it_by_name(driver: Driver) -> None:
         signal.signal(workflow_id, "go", payload="1")
     assert (caught.value.workflow_id, caught.value.status) == (workflow_id, "completed")
     assert everything() == before
+
+
+def test_a_single_activity_refuses_it_by_name(driver: Driver) -> None:
+    """It has no code that could wait: accepted, the signal would lie there unread, and the turn that meets it would
+    block a workflow whose type no code has. Nothing is written, before and behind its end.
+    """
+    workflow_id = driver.enqueue(cases.step, 1)
+    before = everything()
+    with pytest.raises(NobodyListens, match="is a single activity") as caught:
+        signal.signal(workflow_id, "go", payload="1")
+    assert caught.value.workflow_id == workflow_id
+    assert everything() == before
+    driver.run()
+    assert history(workflow_id) == ["workflow_started", "workflow_completed"]
+    with pytest.raises(WorkflowClosed):
+        signal.signal(workflow_id, "go", payload="1")
 
 
 def test_an_unknown_workflow_is_not_found() -> None:
