@@ -262,6 +262,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='outboxrow',
+            index=models.Index(condition=models.Q(('paused', True), ('status', 'pending')), fields=['workflow'], name='durable_outbox_paused'),
+        ),
+        migrations.AddIndex(
+            model_name='outboxrow',
             index=models.Index(condition=models.Q(('status', 'claimed')), fields=['claimed_at', 'id'], name='durable_outbox_sweep'),
         ),
         migrations.AddIndex(

@@ -142,6 +142,11 @@ class OutboxRow(models.Model):
                 name="durable_outbox_suspects",
             ),
             models.Index(
+                fields=["workflow"],
+                condition=Q(status=OutboxStatus.PENDING.value, paused=True),
+                name="durable_outbox_paused",
+            ),
+            models.Index(
                 fields=["claimed_at", "id"],
                 condition=Q(status=OutboxStatus.CLAIMED.value),
                 name="durable_outbox_sweep",

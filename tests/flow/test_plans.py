@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import acknowledge, claim, look, renew
+from durable.flow import acknowledge, beat, claim, look, reconcile, renew, settle, unblock
 from durable.outcomes import Completed, DeadLetterFilter, Held
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver
@@ -26,10 +26,14 @@ _PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
 _GIVEN = re.compile(r"SCAN (json_each|given|told|woken|\(subquery|value)")
 
 
-def _scans(statement: str) -> list[str]:
+def _lines(statement: str) -> list[str]:
     with connection.cursor() as cursor:
-        plan = cursor.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()
-    return [line for *_, line in plan if line.startswith("SCAN ") and "USING" not in line and not _GIVEN.match(line)]
+        return [line for *_, line in cursor.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()]
+
+
+def _scans(statement: str) -> list[str]:
+    lines = _lines(statement)
+    return [line for line in lines if line.startswith("SCAN ") and "USING" not in line and not _GIVEN.match(line)]
 
 
 @on_sqlite
@@ -56,11 +60,47 @@ def test_a_claim_reads_its_rows_from_the_index_in_claim_order(driver: Driver) ->
     with CaptureQueriesContext(connection) as captured:
         assert driver.claim()
     [statement] = [query["sql"] for query in captured if "ORDER BY priority DESC" in query["sql"]]
-    with connection.cursor() as cursor:
-        plan = [line for *_, line in cursor.execute(f"EXPLAIN QUERY PLAN {statement}").fetchall()]
+    plan = _lines(statement)
     assert [line for line in plan if "durable_outbox_claim" in line]
     assert not [line for line in plan if "TEMP B-TREE" in line]
 
+
+def _begin_and_keep_house() -> None:
+    """What a worker does at its start, and again and again afterwards."""
+    settle.settle_closed()
+    unblock.after_deploy("2")
+    beat.beat(name="w", queues=["default"], version="2")
+    reconcile.reconcile()
+
+
+_BOUNDED = (
+    "durable_outbox_",
+    "durable_dead_letters_",
+    "durable_workflow_status (status=?)",
+    "(id=?)",
+    "(rowid=?)",
+)
+_WALKS = re.compile(r"(SCAN|SEARCH) (r|w|e|durable_outboxrow|durable_workflow|durable_event)\b")
+
+
+@on_sqlite
+def test_a_workers_start_and_its_rounds_look_at_no_closed_row(driver: Driver) -> None:
+    """BUGLOG G3: settling, reconciling, offers after a deploy and signs of life go by key, or by an index that holds
+    open rows only. A range of the primary key would be everything that was ever done.
+    """
+    driver.start(cases.fan_out, 3)
+    driver.turn()
+    driver.claim(limit=1)
+    with CaptureQueriesContext(connection) as captured:
+        _begin_and_keep_house()
+    statements = [query["sql"] for query in captured if _PLANNED.match(query["sql"])]
+    assert len(statements) >= 6
+    walks = [line for statement in statements for line in _lines(statement) if _WALKS.match(line)]
+    assert walks
+    assert [line for line in walks if not any(way in line for way in _BOUNDED)] == []
+
+
+FILLED = {"durable_workflow", "durable_outboxrow", "durable_event", "durable_message"}
 
 _MANY = """
 INSERT INTO durable_{table} ({columns})
@@ -98,6 +138,20 @@ def backlog(driver: Driver) -> Any:
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     return wide
+
+
+@pytest.fixture
+def past(driver: Driver) -> None:
+    """A few open rows, and many closed ones."""
+    single = driver.enqueue(cases.step, 1)
+    driver.start(cases.fan_out, 3)
+    driver.turn()
+    id = "('01800000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid"
+    _copies("workflow", DUE, "id", single, id=id, status="'completed'", closed_at="x.created_at")
+    _copies("event", DUE, "workflow_id", single, workflow_id=id)
+    _copies("outboxrow", DUE, "workflow_id", single, workflow_id=id, status="'done'")
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
 
 
 def _plans(call: Callable[[], Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -158,3 +212,25 @@ def test_turns_acknowledgements_and_lists_of_dead_letters_find_theirs_by_an_inde
     plans += _plans(lambda: claim.claim_suspect(worker="w", queues=None, lease_for=LEASE))
     assert len(plans) > 12
     assert not {sql[:100]: nodes for sql, plan in plans if (nodes := _costly(plan))}
+
+
+@on_postgresql
+def test_a_workers_start_and_its_rounds_read_no_table_of_closed_rows_whole(past) -> None:
+    """BUGLOG G3."""
+    plans = _plans(_begin_and_keep_house)
+    assert len(plans) >= 6
+    assert not {sql[:100]: nodes for sql, plan in plans if (nodes := _whole(plan))}
+
+
+def _whole(plan: dict[str, Any]) -> list[str]:
+    """Tables of closed rows that are read whole, or walked by their primary key."""
+    return [
+        f"{node['Node Type']} of {node['Relation Name']} by {node.get('Index Name')}"
+        for node in _nodes(plan)
+        if node.get("Relation Name") in ("durable_outboxrow", "durable_workflow", "durable_event")
+        and (node["Node Type"] == "Seq Scan" or (node.get("Index Name", "").endswith("_pkey") and not _by_key(node)))
+    ]
+
+
+def _by_key(node: dict[str, Any]) -> bool:
+    return "=" in node.get("Index Cond", "").replace(">=", "").replace("<=", "")
