@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError
@@ -18,9 +17,6 @@ from durable.logs import get_logger
 from durable.store.reads import COUNT_CAP
 
 logger = get_logger("durable.admin")
-
-LATE_AFTER = timedelta(minutes=1)
-"""What is due for longer than this is late: somebody wonders why nothing happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +87,15 @@ def triage(user: Any, site_name: str) -> Triage | None:
                 _("Look"),
             )
         )
+    without = {state.queue for state in health.unserved}
     if may["worker"] or may["outboxrow"]:
-        cards += _queues(health, site_name, may)
+        cards += _queues(health, site_name, may, without)
+    if may["workflow"]:
+        cards += _turns(health, site_name, without)
     return Triage(cards, _calm(health, may))
 
 
-def _queues(health: look.Health, site_name: str, may: dict[str, bool]) -> list[Card]:
+def _queues(health: look.Health, site_name: str, may: dict[str, bool], without: set[str]) -> list[Card]:
     cards = [
         Card(
             _count(state.due),
@@ -109,9 +108,9 @@ def _queues(health: look.Health, site_name: str, may: dict[str, bool]) -> list[C
         )
         for state in health.unserved
     ]
-    served = [state for state in health.queues if state not in health.unserved]
+    served = [state for state in health.queues if state.queue not in without]
     oldest = min(served, key=lambda state: state.oldest_due, default=None)
-    if oldest is not None and health.at - oldest.oldest_due > LATE_AFTER:
+    if oldest is not None and health.at - oldest.oldest_due > look.LATE_AFTER:
         cards.append(
             Card(
                 wording.span(health.at - oldest.oldest_due, units=1),
@@ -124,6 +123,28 @@ def _queues(health: look.Health, site_name: str, may: dict[str, bool]) -> list[C
             )
         )
     return cards
+
+
+def _turns(health: look.Health, site_name: str, without: set[str]) -> list[Card]:
+    """Workflows that can run and that nobody turns, in queues that have workers."""
+    oldest = min(
+        (state for state in health.turns if state.queue not in without),
+        key=lambda state: state.oldest_due,
+        default=None,
+    )
+    if oldest is None or health.at - oldest.oldest_due <= look.LATE_AFTER:
+        return []
+    return [
+        Card(
+            wording.span(health.at - oldest.oldest_due, units=1),
+            _("is how long a workflow waits for its turn"),
+            _("Queue “%(queue)s” has workers, and %(count)s workflows of it can run, but none of them is turned.")
+            % {"queue": wording.shortened(oldest.queue, 40), "count": _count(oldest.due)},
+            "wait",
+            _address("workflow", site_name),
+            _("Look"),
+        )
+    ]
 
 
 def _calm(health: look.Health, may: dict[str, bool]) -> list[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from durable.models import OutboxRow
 
 __all__ = [
+    "LATE_AFTER",
     "Health",
     "PendingRow",
     "by_key",
@@ -97,10 +98,15 @@ def next_due(queues: Sequence[str] | None) -> timedelta | None:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of the whole, in numbers (capped) and in words. No problems: all is well."""
+    """The state of the whole, in numbers (capped) and in words. No problems: all is well.
+
+    `queues` counts activities that are due, `turns` workflows that can run and wait for their turn; `unserved` both, of
+    queues without a live worker.
+    """
 
     problems: tuple[str, ...]
     queues: tuple[QueueState, ...]
+    turns: tuple[QueueState, ...]
     workers: tuple[str, ...]
     blocked: int
     dead_letters: int
@@ -109,7 +115,8 @@ class Health:
     at: datetime
 
 
-_LATE_AFTER = timedelta(minutes=1)
+LATE_AFTER = timedelta(minutes=1)
+"""What is due for longer than this is late: somebody wonders why nothing happens."""
 
 
 def health() -> Health:
@@ -124,17 +131,25 @@ def health() -> Health:
         for name, _, beat_at, wakes_by in beats
         if wakes_by == WakesBy.LOST.value and at - beat_at <= 2 * settings.lease_for
     ]
+    turns = transaction.reading(reads.turns_due_by_queue)
     unserved = []
-    for state in states:
-        late = at - state.oldest_due
-        served = any(not queues or state.queue in queues for _, queues in alive)
-        if not served:
+    for state in _together(states, turns):
+        if not any(not queues or state.queue in queues for _, queues in alive):
             unserved.append(state)
+            late = _span(at - state.oldest_due)
             problems.append(
-                f"No live worker for queue {state.queue!r}: {_count(state.due)} due, the oldest for {_span(late)}."
+                f"No live worker for queue {state.queue!r}: {_count(state.due)} due, the oldest for {late}."
             )
-        elif late > _LATE_AFTER:
-            problems.append(f"Queue {state.queue!r} is behind: the oldest due row has waited {_span(late)}.")
+    without = {state.queue for state in unserved}
+    for state in states:
+        if state.queue not in without and at - state.oldest_due > LATE_AFTER:
+            late = _span(at - state.oldest_due)
+            problems.append(f"Queue {state.queue!r} is behind: the oldest due row has waited {late}.")
+    for state in turns:
+        if state.queue not in without and at - state.oldest_due > LATE_AFTER:
+            late = _span(at - state.oldest_due)
+            text = f"{_count(state.due)} can run and are not turned, the first for {late}."
+            problems.append(f"Workflows of queue {state.queue!r} wait: {text}")
     if counts["blocked"]:
         problems.append(f"Blocked workflows: {_count(counts['blocked'])}. Deploy fitting code, or unblock them.")
     if counts["dead_letters"]:
@@ -144,6 +159,7 @@ def health() -> Health:
     return Health(
         problems=tuple(problems),
         queues=tuple(states),
+        turns=tuple(turns),
         workers=tuple(name for name, _ in alive),
         blocked=counts["blocked"],
         dead_letters=counts["dead_letters"],
@@ -151,6 +167,15 @@ def health() -> Health:
         unserved=tuple(unserved),
         at=at,
     )
+
+
+def _together(*parts: Sequence[QueueState]) -> list[QueueState]:
+    """By queue, whatever waits in it."""
+    found: dict[str, QueueState] = {}
+    for state in (state for part in parts for state in part):
+        there = found.get(state.queue, QueueState(state.queue, 0, state.oldest_due))
+        found[state.queue] = QueueState(state.queue, there.due + state.due, min(there.oldest_due, state.oldest_due))
+    return [found[queue] for queue in sorted(found)]
 
 
 def _count(number: int) -> str:

@@ -223,6 +223,30 @@ def due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
     return found
 
 
+def turns_due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
+    """Workflows that can run now, by queue: a message that is not parked has come, or their wake-up. At most
+    `COUNT_CAP` messages and as many wake-ups are looked at.
+    """
+    now, params = clock.now_sql(connection)
+    rows = sql.fetch(
+        connection,
+        f"SELECT queue, count(DISTINCT id), {sql.moment(connection, 'min(due)')} FROM ("
+        "SELECT w.queue, w.id, m.visible_at AS due FROM ("
+        f"SELECT workflow_id, visible_at FROM durable_message WHERE NOT parked AND visible_at <= {now} "
+        f"ORDER BY visible_at LIMIT {COUNT_CAP}) AS m JOIN durable_workflow w ON w.id = m.workflow_id "
+        "UNION ALL SELECT queue, id, wake_at FROM ("
+        f"SELECT queue, id, wake_at FROM durable_workflow WHERE wake_at IS NOT NULL AND wake_at <= {now} "
+        f"ORDER BY wake_at LIMIT {COUNT_CAP}) AS woken) AS due GROUP BY queue ORDER BY queue",
+        [*params, *params],
+    )
+    found = []
+    for queue, due, oldest in rows:
+        moment = moment_from_database(oldest)
+        assert moment is not None
+        found.append(QueueState(queue, due, moment))
+    return found
+
+
 def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
     """How much needs people: blocked workflows, dead letters, and deliveries whose lease has run out. Each capped."""
     now, params = clock.now_sql(connection)

@@ -11,6 +11,7 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
+from durable.models import Worker
 from tests import factories
 from tests.admin.conftest import engine_statements, statements
 from tests.admin.dead_letters import letter, list_url
@@ -45,6 +46,31 @@ def test_each_thing_that_needs_somebody_has_a_card_that_leads_there(root: Client
                  f'href="{list_url()}"', "?blocked=yes"):  # fmt: skip
         assert part in text, part
     assert "All calm" not in text
+
+
+def test_a_workflow_that_can_run_and_that_nobody_turns_has_a_card(root: Client) -> None:
+    """BUGLOG S10: it sits between two steps, and no activity of it is due. By a message, and by its own timer."""
+    factories.WorkerFactory(queues=[])
+    factories.MessageFactory(visible_at=factories.now() - timedelta(minutes=30))
+    factories.MessageFactory(visible_at=factories.now() - timedelta(minutes=40), parked=True)
+    factories.WorkflowFactory(wake_at=factories.now() - timedelta(minutes=50), queue="mail")
+    text = root.get(index()).text.replace("\N{NO-BREAK SPACE}", " ")
+    for part in ("50 minutes</span>", "is how long a workflow waits for its turn", "Queue “mail” has workers"):
+        assert part in text, part
+    factories.WorkerFactory(name="other", queues=["other"])
+    Worker.objects.filter(queues=[]).delete()
+    text = root.get(index()).text.replace("\N{NO-BREAK SPACE}", " ")
+    for part in ("due in “mail”, and no worker", "due in “default”, and no worker", "the oldest has waited 30 minutes"):
+        assert part in text, part
+    assert "waits for its turn" not in text
+
+
+def test_a_workflow_that_has_just_become_due_is_no_trouble(root: Client) -> None:
+    factories.WorkerFactory()
+    factories.MessageFactory()
+    factories.MessageFactory(visible_at=factories.now() + timedelta(minutes=5))
+    factories.WorkflowFactory(wake_at=factories.now() + timedelta(minutes=5))
+    assert "All calm" in root.get(index()).text
 
 
 def test_a_silent_worker_serves_nothing(root: Client) -> None:

@@ -26,6 +26,10 @@ def _run(options: dict[str, Any]) -> Answer:
             {"queue": queue.queue, "due": queue.due, "oldest_due": queue.oldest_due.isoformat()}
             for queue in state.queues
         ],
+        "turns": [
+            {"queue": queue.queue, "due": queue.due, "oldest_due": queue.oldest_due.isoformat()}
+            for queue in state.turns
+        ],
         "workers": list(state.workers),
         "blocked": state.blocked,
         "dead_letters": state.dead_letters,
