@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -32,6 +33,29 @@ def out(driver: Driver) -> Claim:
     driver.start(cases.sequence, 1)
     driver.turn()
     return driver.claim_one()
+
+
+def test_deliveries_are_counted_on_the_row_by_the_statement_that_claims(driver: Driver, frozen_clock: Any) -> None:
+    """BUGLOG O4: the count hangs on no id that changes with each delivery, and a worker that dies at once has been
+    counted.
+    """
+    workflow_id = driver.enqueue(cases.step, 1)
+    tokens = set()
+    for number in (1, 2, 3):
+        with CaptureQueriesContext(connection) as captured:
+            claims = claim.claim(worker=f"worker {number}", limit=5, queues=None, lease_for=LEASE)
+            claims += claim.claim_suspect(worker=f"worker {number}", queues=None, lease_for=LEASE)
+        (only,) = claims
+        tokens.add(only.token)
+        (counting,) = [q["sql"] for q in captured if re.search(r"deliveries = (\w+\.)?deliveries \+ 1", q["sql"])]
+        assert "status = 'claimed'" in counting
+        staged = row(workflow_id)
+        assert (staged.pk, staged.deliveries, only.delivery) == (only.row_id, number, number)
+        frozen_clock.move(LEASE + timedelta(seconds=1))
+        reconcile.reconcile()
+        assert row(workflow_id).delivery_failures == number
+        frozen_clock.move(timedelta(minutes=10))
+    assert len(tokens) == 3
 
 
 def test_a_lease_that_ran_out_is_taken_up_and_the_row_runs_again(driver: Driver, frozen_clock: Any, out: Claim) -> None:

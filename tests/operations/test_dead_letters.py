@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from durable import conf
 from durable.flow import claim, enqueue, reconcile, settle
 from durable.models import OutboxRow
-from durable.operations import list_dead_letters, pause, redrive, terminate
-from durable.outcomes import Cause, KeyHeld
+from durable.operations import discard, list_dead_letters, pause, redrive, terminate
+from durable.outcomes import AckOutcome, Cause, KeyHeld
 from tests.flow.cases import fan_out
-from tests.flow.driver import Driver, row, rows, workflow
+from tests.flow.driver import Driver, items, row, rows, workflow
 from tests.flow.state import expire
 from tests.operations import cases
 from tests.operations.scenes import bury, dead, die, history, stranded
@@ -144,6 +145,27 @@ def test_a_key_that_a_dead_letter_holds_is_reported_with_the_holders_id(driver: 
         delivery_budget=8,
     )
     assert enqueue.enqueue([new]) == [KeyHeld("order-42", holder)]
+
+
+def test_a_dead_letter_holds_no_lock_and_nothing_waits_behind_it(driver: Driver) -> None:
+    """BUGLOG S3: leases are short by default, a dead letter has none, the rows of its queue, activity and workflow go
+    on, and the business key of the workflow is free as soon as somebody has decided.
+    """
+    assert conf.settings.lease_for == timedelta(minutes=1)
+    single = driver.enqueue(cases.tidy, 1, key="order-42")
+    die(driver, single)
+    workflow_id = driver.start(fan_out, 2)
+    driver.turn()
+    dead_one, other = driver.claim()
+    bury(dead_one)
+    assert items() == [item for item in items() if item.outbox_row_id == other.row_id]
+    beside = driver.enqueue(cases.tidy, 2)
+    assert {claim.workflow_id for claim in driver.claim()} == {beside}
+    assert driver.complete(other) == [AckOutcome.ACKNOWLEDGED]
+    assert driver.turn().workflows == 1
+    assert workflow(workflow_id).status == "running"
+    discard(single, 1, reason="decided")
+    assert driver.enqueue(cases.tidy, 3, key="order-42") != single
 
 
 def test_rows_on_long_leases_do_not_hide_an_expired_one(driver: Driver) -> None:
