@@ -1,0 +1,134 @@
+"""Workflows and activities for the state machine: small, but with every kind of wait, policy and ending among them.
+
+Each workflow is given its number, by which its waits are a little longer than those of the one before: two that come
+due at the same instant would be turned in whatever order the database finds them, and the walk would not be the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from datetime import timedelta
+from typing import Any
+
+import durable
+from durable import Retry
+from durable.errors import ActivityError
+from durable.kernel.definitions import activity, workflow
+
+TWICE = Retry(max_attempts=2)
+
+
+@activity(name="machine.step", retry=TWICE)
+def step(n: int) -> int:
+    """Its dead letters are held; its last error fails it."""
+    return n
+
+
+@activity(name="machine.told", retry=TWICE, on_dead_letter="deliver", queue="side")
+def told(n: int) -> int:
+    """Its dead letters are delivered. On a queue of its own."""
+    return n
+
+
+@activity(name="machine.kept", retry=TWICE, on_exhausted="hold")
+def kept(n: int) -> int:
+    """Its spent retries make a dead letter, too."""
+    return n
+
+
+async def _tried(call: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await call
+    except ActivityError as error:
+        return error.type
+
+
+@workflow(name="machine.nothing")
+async def nothing(number: int) -> str:
+    return "done"
+
+
+@workflow(name="machine.steps")
+async def steps(number: int) -> list[Any]:
+    return [await _tried(step.execute(1)), await _tried(kept.execute(2))]
+
+
+@workflow(name="machine.fails")
+async def fails(number: int) -> int:
+    return await told.execute(1)
+
+
+@workflow(name="machine.fan")
+async def fan(number: int) -> list[Any]:
+    return list(await asyncio.gather(*(_tried(each.execute(n)) for n, each in enumerate((step, told, kept)))))
+
+
+@workflow(name="machine.limited")
+async def limited(number: int) -> Any:
+    """Gives up on an activity by its own time limit."""
+    try:
+        async with asyncio.timeout(40 + number / 1000):
+            return await kept.execute(1)
+    except TimeoutError:
+        return await _tried(step.execute(2))
+
+
+@workflow(name="machine.cleaner")
+async def cleaner(number: int) -> Any:
+    """Cleans up behind a cancellation."""
+    try:
+        return await step.execute(1)
+    finally:
+        await _tried(told.execute(2))
+
+
+@workflow(name="machine.approval")
+async def approval(number: int) -> list[Any]:
+    answer = await durable.wait_for_signal("go")
+    return [answer, await _tried(step.execute(1))]
+
+
+@workflow(name="machine.talk")
+async def talk(number: int) -> list[Any]:
+    """One step for each signal, until a while has passed without one."""
+    heard: list[Any] = []
+    while True:
+        try:
+            async with asyncio.timeout(90 + number / 1000):
+                heard.append(await durable.wait_for_signal("go"))
+        except TimeoutError:
+            return heard
+        heard.append(await _tried(told.execute(len(heard))))
+
+
+@workflow(name="machine.race")
+async def race(number: int) -> str:
+    """Whatever comes first: an activity, a signal, or a while. The others are given up."""
+    runners = {
+        asyncio.create_task(_tried(step.execute(1)), name="step"),
+        asyncio.create_task(durable.wait_for_signal("go"), name="signal"),
+        asyncio.create_task(durable.sleep(timedelta(seconds=70, milliseconds=number)), name="sleep"),
+    }
+    done, late = await asyncio.wait(runners, return_when=asyncio.FIRST_COMPLETED)
+    for runner in late:
+        runner.cancel()
+    return ",".join(sorted(runner.get_name() for runner in done))
+
+
+@workflow(name="machine.stubborn")
+async def stubborn(number: int) -> str:
+    """Goes on waiting for its activity although it has been cancelled."""
+    inner = asyncio.ensure_future(_tried(step.execute(1)))
+    try:
+        await asyncio.shield(inner)
+    except asyncio.CancelledError:
+        return f"all the same {await inner}"
+    return "done"
+
+
+WORKFLOWS: dict[str, Any] = {
+    each.name.partition(".")[2]: each
+    for each in (nothing, steps, fails, fan, limited, cleaner, approval, talk, race, stubborn)
+}
+ACTIVITIES: dict[str, Any] = {each.name.partition(".")[2]: each for each in (step, told, kept)}

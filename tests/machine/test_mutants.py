@@ -1,0 +1,139 @@
+"""The machine can fail: each of these faults, put into the engine, is found by it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db.backends.base.base import BaseDatabaseWrapper
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from durable.flow import claim
+from durable.flow.steps import closing
+from durable.store import history, messages, outbox, redrives, work_items, workflows
+from durable.store.work_items import Delivery, LockedItem
+from tests.machine.machine import Machine
+
+HUNT = settings(
+    max_examples=400,
+    stateful_step_count=40,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],
+    report_multiple_bugs=False,
+)
+"""Up to the first failure, without making it smaller."""
+
+
+def _any_token_is_good(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledgements, abandonments and releases look at the row only."""
+
+    def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+        wanted = list(deliveries)
+        items = work_items.lock_of_rows(connection, [row_id for row_id, _ in wanted])
+        return {(row_id, token): items[row_id] for row_id, token in wanted if row_id in items}
+
+    patch.setattr(work_items, "lock", lock)
+
+
+def _recorded_outcomes_are_not_looked_up(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(history, "records_outcome", lambda *args, **named: 0)
+
+
+def _ended_workflows_leave_their_rows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(closing, "settle", lambda connection, workflow_ids: 0)
+
+
+def _whatever_waits_is_removed(patch: pytest.MonkeyPatch) -> None:
+    """What has come while the batch was read goes with what was read."""
+    delete = messages.delete
+
+    def all_of_them(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
+        if ids:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "DELETE FROM durable_message WHERE kind = 'signal' AND workflow_id IN "
+                    "(SELECT workflow_id FROM durable_message WHERE id = %s)",
+                    [min(ids)],
+                )
+        delete(connection, ids)
+
+    patch.setattr(messages, "delete", all_of_them)
+
+
+def _resumed_workflows_keep_their_messages_parked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(messages, "unpark", lambda connection, workflow_ids: None)
+
+
+def _lost_deliveries_are_not_counted(patch: pytest.MonkeyPatch) -> None:
+    give_back = outbox.give_back
+
+    def uncounted(connection: BaseDatabaseWrapper, returns: Sequence[Any]) -> None:
+        give_back(connection, [replace(one, failures=0) for one in returns])
+
+    patch.setattr(outbox, "give_back", uncounted)
+
+
+def _redrives_leave_no_audit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(redrives, "record", lambda connection, audit: None)
+
+
+def _judged_ones_are_redriven_too(patch: pytest.MonkeyPatch) -> None:
+    revive = redrives.revive
+    patch.setattr(redrives, "revive", lambda *args, **named: revive(*args, **{**named, "judged_too": 1}))
+
+
+def _paused_ones_are_claimed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(outbox, "pause", lambda connection, ids: None)
+
+
+def _one_token_for_all_claims(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(claim, "uuid", SimpleNamespace(uuid4=lambda: uuid.UUID(int=4)))
+
+
+def _a_sleeper_is_not_woken(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(workflows, "rearm", lambda connection, ids: None)
+
+
+ONE = _ended_workflows_leave_their_rows
+OTHERS = [
+    _any_token_is_good,
+    _recorded_outcomes_are_not_looked_up,
+    _whatever_waits_is_removed,
+    _resumed_workflows_keep_their_messages_parked,
+    _lost_deliveries_are_not_counted,
+    _redrives_leave_no_audit,
+    _judged_ones_are_redriven_too,
+    _paused_ones_are_claimed,
+    _one_token_for_all_claims,
+    _a_sleeper_is_not_woken,
+]
+Mutate = Callable[[pytest.MonkeyPatch], None]
+
+
+def found(machine: type[Machine], mutate: Mutate, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The program that shows the fault, line by line."""
+    mutate(monkeypatch)
+    with pytest.raises(Exception) as caught:
+        run_state_machine_as_test(machine, settings=HUNT)
+    return [line for note in caught.value.__notes__ for line in note.splitlines()]
+
+
+def test_a_fault_is_found_and_told_as_a_program(machine: type[Machine], monkeypatch: pytest.MonkeyPatch) -> None:
+    program = found(machine, ONE, monkeypatch)
+    assert "state = Machine()" in program
+    assert any(line.startswith("state.something_is_there(kinds=[") for line in program)
+    assert program[-1] == "state.teardown()"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutate", OTHERS, ids=lambda mutate: mutate.__name__.strip("_"))
+def test_every_fault_of_these_is_found(machine: type[Machine], mutate: Mutate, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert found(machine, mutate, monkeypatch)
