@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from durable.bench import processes
-from durable.bench.figures import Findings
+from durable.bench.figures import Findings, Unit
 from durable.bench.shapes import Sizes
 
 SIZES = Sizes(processes=1, backlog=12)
@@ -32,6 +32,6 @@ def test_a_machine_without_the_cores_is_not_held_to_the_ratio(cores, reason, mon
 
 def test_on_sqlite_the_ratio_is_told_and_not_judged() -> None:
     findings = Findings("sqlite")
-    findings.add("two processes against one, single activities", processes.Unit.TIMES, [0.1], not_judged="few cores")
+    findings.add("two processes against one, single activities", Unit.TIMES, [0.1], not_judged="few cores")
     assert not findings.missed
     assert findings.figures[0].as_data()["not_judged"] == ""
