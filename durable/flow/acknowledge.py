@@ -33,7 +33,7 @@ from durable.outcomes import (
     RetryLater,
     WorkflowStatus,
 )
-from durable.store import messages, outbox, work_items, workflows
+from durable.store import messages, outbox, together, work_items, workflows
 from durable.store.messages import NewMessage
 from durable.store.outbox import LockedRow, NewFailedAttempt, Return
 from durable.store.workflows import LockedWorkflow
@@ -49,7 +49,7 @@ def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
     completion waits for the workflow's next turn, or, for a single activity, ends its workflow. A missing token is an
     outcome of its item and changes nothing.
     """
-    return transaction.own(lambda connection: _write(connection, endings), patience=Patience.ONCE)
+    return transaction.own(lambda connection: _write(connection, endings), patience=Patience.ONCE, waits=Waits.LATER)
 
 
 def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
@@ -64,7 +64,6 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
         if not work_items.holds(connection, claim.row_id, claim.token):
             return AckOutcome.TOKEN_MISSING
         ending = transaction.lent(connection, handler, to=claim.activity)
-        transaction.bound_waits(connection)
         outcome = _write(connection, [ending])[0]
         if outcome is AckOutcome.TOKEN_MISSING:
             raise TokenMissing(claim.row_id)
@@ -77,14 +76,14 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
 
 
 def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:
-    owners = workflows.lock(connection, {e.claim.workflow_id for e in endings if e.claim.single or _is_held(e)})
+    owners = workflows.lock_first(connection, {e.claim.workflow_id for e in endings if e.claim.single or _is_held(e)})
     rows: dict[int, LockedRow] = {}
     if any(_is_held(e) for e in endings):
         rows = outbox.lock(connection, [e.claim.row_id for e in endings])
     else:
-        outbox.lock_ids(connection, [e.claim.row_id for e in endings])
+        outbox.lock_ids_first(connection, [e.claim.row_id for e in endings])
     items = work_items.lock(connection, [(e.claim.row_id, e.claim.token) for e in endings])
-    work_items.delete(connection, [row_id for row_id, _ in items])
+    found = [row_id for row_id, _ in items]
     outcomes: list[AckOutcome] = []
     valid: list[Ending] = []
     for e in endings:
@@ -94,7 +93,7 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
         if item is not None:
             valid.append(_heeding(e, item.asked_to_cancel))
     if valid:
-        _close_rows(connection, valid)
+        _close_rows(connection, found, valid)
         _hand_over(connection, [e for e in valid if not _is_held(e)], owners)
         held = [e for e in valid if _is_held(e)]
         if held:
@@ -133,7 +132,7 @@ def _heeding(ending: Ending, asked_to_cancel: object) -> Ending:
     return ending
 
 
-def _close_rows(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> None:
+def _close_rows(connection: BaseDatabaseWrapper, row_ids: Sequence[int], endings: Sequence[Ending]) -> None:
     finished: list[tuple[int, OutboxStatus, int, str | None]] = []
     returned: list[Return] = []
     failed: list[NewFailedAttempt] = []
@@ -153,7 +152,7 @@ def _close_rows(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> N
             failed.append(
                 NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, e.started_at, e.cause, e.failure.as_data())
             )
-    outbox.finish(connection, finished)
+    together.finish(connection, row_ids, finished)
     outbox.give_back(connection, returned)
     outbox.record_failures(connection, failed)
 

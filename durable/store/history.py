@@ -33,10 +33,14 @@ SELECT workflow_id, seq, type, ordinal, data, recorded_at FROM {given}
 
 def append(connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]) -> None:
     """Append events, each to the workflow it stands beside. One statement; the workflows are locked by the caller."""
-    if not events:
-        return
+    if events:
+        sql.execute(connection, *appending(connection, events))
+
+
+def appending(connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]) -> tuple[str, sql.Params]:
+    """The statement of `append`, and its parameters."""
     rows = [(owner, e.seq, e.type.value, e.ordinal, wire.dump(e.data), e.recorded_at) for owner, e in events]
-    sql.execute(connection, _APPEND.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows))
+    return _APPEND.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows)
 
 
 _COLUMNS = "e.workflow_id, e.seq, e.type, e.ordinal, e.data, {recorded_at}"

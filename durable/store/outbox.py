@@ -69,12 +69,20 @@ def lock(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> dict[int, Locke
 
 def lock_ids(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> None:
     """Lock rows in id order, for a verb that needs no look at them. On SQLite there is nothing to do."""
+    _lock_ids(connection, ids, "id")
+
+
+def lock_ids_first(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> None:
+    """The same as the first statement of a transaction of ours, whose lock waits it bounds."""
+    _lock_ids(connection, ids, sql.bounding(connection))
+
+
+def _lock_ids(connection: BaseDatabaseWrapper, ids: Iterable[int], columns: str) -> None:
     ids = list(ids)
     if ids and sql.is_postgresql(connection):
         condition, params = sql.among(connection, "id", ids)
-        sql.fetch(
-            connection, f"SELECT id FROM durable_outboxrow WHERE {condition} ORDER BY id FOR NO KEY UPDATE", params
-        )
+        statement = f"SELECT {columns} FROM durable_outboxrow WHERE {condition} ORDER BY id FOR NO KEY UPDATE"
+        sql.fetch(connection, statement, params)
 
 
 def lock_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[int, LockedRow]:
@@ -89,14 +97,20 @@ _FINISHED = sql.RowSet([("id", "bigint"), ("status", "text"), ("counts", "int"),
 def finish(connection: BaseDatabaseWrapper, endings: Sequence[tuple[int, OutboxStatus, int, str | None]]) -> None:
     """Close claimed rows as done or cancelled: (id, status, attempts to count, last heartbeat). One statement."""
     if endings:
-        rows = [(row_id, status.value, counts, heartbeat) for row_id, status, counts, heartbeat in endings]
-        sql.execute(
-            connection,
-            "UPDATE durable_outboxrow AS r SET status = given.status, attempts = r.attempts + given.counts, "
-            "last_heartbeat = coalesce(given.heartbeat, r.last_heartbeat), suspect = false "
-            f"FROM {_FINISHED.source(connection)} WHERE r.id = given.id AND r.status = 'claimed'",
-            _FINISHED.params(connection, rows),
-        )
+        sql.execute(connection, *finishing(connection, endings))
+
+
+def finishing(
+    connection: BaseDatabaseWrapper, endings: Sequence[tuple[int, OutboxStatus, int, str | None]]
+) -> tuple[str, sql.Params]:
+    """The statement of `finish`, and its parameters."""
+    rows = [(row_id, status.value, counts, heartbeat) for row_id, status, counts, heartbeat in endings]
+    statement = (
+        "UPDATE durable_outboxrow AS r SET status = given.status, attempts = r.attempts + given.counts, "
+        "last_heartbeat = coalesce(given.heartbeat, r.last_heartbeat), suspect = false "
+        f"FROM {_FINISHED.source(connection)} WHERE r.id = given.id AND r.status = 'claimed'"
+    )
+    return statement, _FINISHED.params(connection, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ _COLUMNS = (
 
 
 def _select(
-    connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID], *, ending: str
+    connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID], *, ending: str, also: str = "NULL"
 ) -> dict[uuid.UUID, LockedWorkflow]:
     ids = list(ids)
     if not ids:
@@ -58,10 +58,10 @@ def _select(
     condition, params = sql.among(connection, "id", ids)
     rows = sql.fetch(
         connection,
-        f"SELECT {_columns(connection)} FROM durable_workflow WHERE {condition} ORDER BY id{ending}",
+        f"SELECT {also}, {_columns(connection)} FROM durable_workflow WHERE {condition} ORDER BY id{ending}",
         params,
     )
-    found = [_locked(row) for row in rows]
+    found = [_locked(row[1:]) for row in rows]
     return {workflow.id: workflow for workflow in found}
 
 
@@ -91,6 +91,11 @@ def lock(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid
     `NO KEY`: a host project's own foreign keys to a workflow never wait for this.
     """
     return _select(connection, ids, ending=sql.locking(connection, "NO KEY UPDATE"))
+
+
+def lock_first(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
+    """Lock as `lock` does, as the first statement of a transaction of ours, whose lock waits it bounds."""
+    return _select(connection, ids, ending=sql.locking(connection, "NO KEY UPDATE"), also=sql.bounding(connection))
 
 
 def lock_free(
@@ -201,8 +206,12 @@ def advance(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> No
     """Write what turns made of their (locked, live) workflows. One statement, with the events that explain it beside
     it.
     """
-    if not progress:
-        return
+    if progress:
+        sql.execute(connection, *advancing(connection, progress))
+
+
+def advancing(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> tuple[str, sql.Params]:
+    """The statement of `advance`, and its parameters."""
     rows = [
         (
             p.id,
@@ -219,7 +228,7 @@ def advance(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> No
         )
         for p in progress
     ]
-    sql.execute(connection, _ADVANCE.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows))
+    return _ADVANCE.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows)
 
 
 def first_timers(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, datetime]:

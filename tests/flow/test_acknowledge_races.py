@@ -11,10 +11,12 @@ import pytest
 from django.db import OperationalError, connection
 
 from durable.flow import abandon, acknowledge
+from durable.flow.transaction import Fault, classify
 from durable.outcomes import AckOutcome, Cause, Claim, Completed, Ending, GiveBack
+from durable.store import sql
 from tests.flow import cases
-from tests.flow.driver import Driver, failed, history
-from tests.flow.state import everything
+from tests.flow.driver import Driver, failed, history, row
+from tests.flow.state import everything, locked_elsewhere, only_postgresql
 from tests.waiting import Barrier
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -101,3 +103,31 @@ def test_batches_that_overlap_in_other_orders_do_not_deadlock(
 
     other = second_connection(acknowledge_in, -1)
     assert acknowledge_in(1) + other.result(60) == 60
+
+
+@pytest.mark.parametrize("held", ["durable_workflow", "durable_outboxrow", "durable_workitem"])
+@pytest.mark.parametrize("kind", ["single", "of a workflow"])
+def test_an_acknowledgement_waits_for_locks_only_so_long(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch, kind: str, held: str
+) -> None:
+    """BUGLOG J7: the wait is bounded from the first statement on, which waits for locks itself; and only inside."""
+    if not only_postgresql():
+        pytest.skip("SQLite has no row locks.")
+    workflow_id = driver.enqueue(cases.step, 1) if kind == "single" else driver.start(cases.sequence, 1)
+    driver.turn()
+    out = driver.claim_one()
+    monkeypatch.setattr(sql, "LOCK_WAIT", "20ms")
+    key: Any = workflow_id if held == "durable_workflow" else row(workflow_id).id
+    before = everything()
+    with locked_elsewhere(held, "outbox_row_id" if held == "durable_workitem" else "id", key):
+        if kind != "single" and held == "durable_workflow":
+            assert acknowledge.acknowledge([completed(out)]) == GOOD, "No lock of the workflow is needed."
+            return
+        with pytest.raises(OperationalError) as caught:
+            acknowledge.acknowledge([completed(out)])
+        assert classify(caught.value) is Fault.RETRYABLE
+    assert everything() == before
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW lock_timeout")
+        assert cursor.fetchone() == ("0",)
+    assert acknowledge.acknowledge([completed(out)]) == GOOD

@@ -101,7 +101,7 @@ def test_a_retryable_error_before_the_commit_has_undone_the_writes(driver: Drive
     before, failing = everything(), ["once"]
 
     def deadlock(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if failing and sql.startswith("DELETE FROM durable_workitem"):
+        if failing and "DELETE FROM durable_workitem" in sql:
             failing.clear()
             raise OperationalError("deadlock detected")
         return execute(sql, params, many, context)

@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.kernel.events import Event, EventType, MessageKind
 from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
-from durable.store import history, messages, outbox, work_items, workflows
+from durable.store import outbox, together, work_items
 from durable.store.workflows import LockedWorkflow, Progress
 
 logger = get_logger("durable.flow")
@@ -42,9 +42,8 @@ def take_unread(
     Messages that the closing turn has consumed (`read`) are removed first and are not listed. Signals are listed with
     their name and payload, cancel requests with their reason; results of activities are not news to anybody.
     """
-    messages.delete(connection, list(read))
     unread: dict[uuid.UUID, list[dict[str, Any]]] = {}
-    for owner, kind, payload in messages.clear(connection, workflow_ids):
+    for owner, kind, payload in together.take_messages(connection, read=list(read), closing=workflow_ids):
         if kind in (MessageKind.SIGNAL, MessageKind.CANCEL):
             unread.setdefault(owner, []).append({"kind": kind, **json.loads(payload)})
     return unread
@@ -71,9 +70,9 @@ def end(
     seq = workflow.last_seq + len(before) + 1
     told = {**data, **({"unread": unread} if unread else {})}
     facts = [*before, Event(seq=seq, type=event, data=told, recorded_at=at)]
-    history.append(connection, [(workflow.id, fact) for fact in facts])
-    workflows.advance(
+    together.record(
         connection,
+        [(workflow.id, fact) for fact in facts],
         [
             Progress(
                 id=workflow.id, status=status, last_seq=seq, wake_at=None, result=result, failure=failure, closed_at=at
@@ -90,7 +89,8 @@ def end_singles(
 ) -> None:
     """End (locked, live) single activities, whose row has just been closed: (workflow, event, status, result, failure).
 
-    Two statements, whatever their number: a single activity has no other rows and no messages to settle.
+    A constant number of statements, whatever their number: a single activity has no other rows and no messages to
+    settle.
     """
     if not endings:
         return
@@ -109,5 +109,4 @@ def end_singles(
                 id=workflow.id, status=status, last_seq=seq, wake_at=None, result=result, failure=failure, closed_at=at
             )
         )
-    history.append(connection, facts)
-    workflows.advance(connection, progress)
+    together.record(connection, facts, progress)

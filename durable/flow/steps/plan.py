@@ -139,6 +139,8 @@ class Plan:
                 blocked_version=registry.version(),
             )
         stuck = self.poisoned
+        # One that was blocked before, and was offered to this version of the code, had its try.
+        still_blocked = workflow.blocked_reason if stuck else ""
         return Progress(
             id=workflow.id,
             status=workflow.status,
@@ -146,6 +148,8 @@ class Plan:
             wake_at=workflow.wake_at if stuck else self._wake_at(),
             timers=self.execution.pending_timers() if self.execution is not None else (),
             poison_turns=workflow.poison_turns if stuck else 0,
+            blocked_reason=still_blocked,
+            blocked_version=registry.version() if still_blocked else "",
         )
 
     def _wake_at(self) -> datetime | None:

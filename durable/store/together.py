@@ -1,0 +1,65 @@
+"""Changes that always come together: one statement on PostgreSQL, where each is a round trip, and two on SQLite.
+
+All rows are locked by the caller (or new), and no part reads what another writes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel.events import Event
+from durable.outcomes import OutboxStatus
+from durable.store import history, messages, outbox, sql, work_items, workflows
+from durable.store.workflows import Progress
+
+
+def record(
+    connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]], progress: Sequence[Progress]
+) -> None:
+    """Append events, and write what they make of their live workflows' rows."""
+    if events and progress and sql.is_postgresql(connection):
+        appended, of_events = history.appending(connection, events)
+        advanced, of_workflows = workflows.advancing(connection, progress)
+        sql.execute(connection, f"WITH facts AS ({appended}) {advanced}", [*of_events, *of_workflows])
+    else:
+        history.append(connection, events)
+        workflows.advance(connection, progress)
+
+
+def finish(
+    connection: BaseDatabaseWrapper,
+    row_ids: Sequence[int],
+    endings: Sequence[tuple[int, OutboxStatus, int, str | None]],
+) -> None:
+    """Remove the work items of these rows, and close those of them that have ended. See `outbox.finish`."""
+    if row_ids and endings and sql.is_postgresql(connection):
+        condition, ids = sql.among(connection, "outbox_row_id", sorted(row_ids))
+        finishing, params = outbox.finishing(connection, endings)
+        statement = f"WITH gone AS (DELETE FROM durable_workitem WHERE {condition}) {finishing}"
+        sql.execute(connection, statement, [*ids, *params])
+    else:
+        work_items.delete(connection, row_ids)
+        outbox.finish(connection, endings)
+
+
+def take_messages(
+    connection: BaseDatabaseWrapper, *, read: Sequence[int], closing: Sequence[uuid.UUID]
+) -> list[tuple[uuid.UUID, str, str]]:
+    """Remove the messages that were read, and all others of closing workflows; answer those others, as
+    `messages.clear` does.
+    """
+    if read and closing and sql.is_postgresql(connection):
+        gone, gone_params = sql.among(connection, "id", sorted(read))
+        left, left_params = sql.among(connection, "workflow_id", closing)
+        rows = sql.fetch(
+            connection,
+            f"WITH taken AS (DELETE FROM durable_message WHERE {gone}) "
+            f"DELETE FROM durable_message WHERE {left} AND NOT {gone} RETURNING workflow_id, kind, payload",
+            [*gone_params, *left_params, *gone_params],
+        )
+        return [(sql.as_uuid(row[0]), row[1], row[2]) for row in rows]
+    messages.delete(connection, read)
+    return messages.clear(connection, closing)
