@@ -188,7 +188,7 @@ def test_a_turn_that_was_undone_has_taken_nothing(driver: Driver, monkeypatch: p
         raise OperationalError("the disk is full")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(turn.together, "record", broken)
+        patch.setattr("durable.store.together.record", broken)
         with pytest.raises(OperationalError):
             turned(driver, take)
     assert (OutboxRow.objects.count(), WorkItem.objects.count()) == (0, 0)
