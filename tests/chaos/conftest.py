@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.fleet import Fleet
-from tests.worker.conftest import Plant, plant
+from tests.worker.conftest import Plant, door, plant
 
-__all__ = ["Plant", "fleet", "plant"]
+__all__ = ["Plant", "door", "fleet", "plant"]
 
 
 @pytest.fixture

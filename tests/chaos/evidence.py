@@ -5,11 +5,13 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from durable.flow import look, prove
 from durable.kernel.events import Event, EventType
 from durable.models import FailedAttempt, Message, OutboxRow, Workflow, WorkItem
 from durable.outcomes import OutboxStatus, WorkflowStatus
+from tests.flow.state import everything
 from tests.ledger.models import Entry
 
 OUTCOMES = frozenset({EventType.ACTIVITY_COMPLETED, EventType.ACTIVITY_FAILED, EventType.ACTIVITY_CANCELLED})
@@ -81,6 +83,14 @@ def assert_nothing_is_left() -> None:
     assert list(Message.objects.values()) == []
     assert list(OutboxRow.objects.exclude(status=OutboxStatus.DONE).values()) == []
     assert prove.contradictions() == []
+
+
+def standing() -> dict[str, list[dict[str, Any]]]:
+    """Every row of every table that work is in, but for the signs of life that a renewal leaves."""
+    rows = everything()
+    for item in rows["WorkItem"]:
+        del item["locked_until"]
+    return rows
 
 
 def lost_attempts() -> Counter[str]:

@@ -16,10 +16,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.conftest import ROOT
+from tests.rounds import FULL
 from tests.waiting import PATIENCE
 
-FULL = os.environ.get("DURABLE_TEST_FULL") == "1"
-"""Whether this run may take its time (`.ci/full`)."""
+__all__ = [
+    "FULL",
+    "Fleet",
+    "Member",
+    "chance",
+    "free_port",
+    "health_of",
+    "pass_time",
+    "tell",
+    "until",
+]
 
 MAIN = "import sys; from django.core.management import execute_from_command_line as main; main(sys.argv)"
 

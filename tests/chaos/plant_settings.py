@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 
 from tests.worker.plant_settings import *  # noqa: F403
-from tests.worker.plant_settings import DURABLE
+from tests.worker.plant_settings import DATABASES, DURABLE, INSTALLED_APPS
 
+INSTALLED_APPS = [*INSTALLED_APPS, "tests.chaos.yard"]
+if "PLANT_KEEPS_CONNECTIONS" in os.environ:
+    DATABASES["default"] |= {"CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": False}
 DURABLE = DURABLE | {"CONCURRENCY": 8, "NOTIFY": "PLANT_NOTIFY" in os.environ}
 DEBUG = "PLANT_DEBUG" in os.environ
 SILENCED_SYSTEM_CHECKS = ["durable.W005"]  # the plant has impure workflows on purpose

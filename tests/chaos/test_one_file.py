@@ -10,7 +10,7 @@ from django.db import connection
 
 from durable.models import OutboxRow
 from tests.chaos import evidence
-from tests.chaos.fleet import FULL, Fleet, until
+from tests.chaos.fleet import FULL, Fleet, tell, until
 from tests.waiting import in_thread
 from tests.worker.conftest import Plant
 from tests.worker.plant import workflows
@@ -48,3 +48,4 @@ def test_four_processes_on_one_file_win_each_claim_once_and_no_lock_is_ever_told
     for told in (fleet.told, caplog.text):
         assert "locked" not in told
         assert "busy" not in told
+    tell(f"{WORKFLOWS} workflows of three activities, 4 worker processes and {USERS} users on one file")

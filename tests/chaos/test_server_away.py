@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests import postgresql
-from tests.chaos.fleet import FULL, free_port, health_of, pass_time, until
+from tests.chaos.fleet import FULL, free_port, health_of, pass_time, tell, until
 from tests.chaos.outage import Site
 from tests.chaos.test_frozen_worker import Stand
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("DURABLE_TEST_DATABASE") != "postgresql", reason="a server of PostgreSQL's"),
     pytest.mark.slow,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
 ]
 
-AWAY_SECONDS = 60.0 if FULL else 3.0
+AWAY_SECONDS, LONG_AWAY_SECONDS = (60.0, 120.0) if FULL else (3.0, 3.0)
 GREEN = (200, "ok\n")
 
 
@@ -64,7 +64,7 @@ def test_an_idle_worker_outlives_its_server_and_says_so_once_for_each_loop(site:
     site.server.stop()
     try:
         until(lambda: health_of(port)[0] == 503, within=60, stuck=site.fleet.tails)
-        pass_time(AWAY_SECONDS)
+        pass_time(LONG_AWAY_SECONDS)
     finally:
         site.server.start_again()
     until(lambda: health_of(port) == GREEN, within=60, stuck=site.fleet.tails)
@@ -75,6 +75,7 @@ def test_an_idle_worker_outlives_its_server_and_says_so_once_for_each_loop(site:
     loops = {loop for line in troubles for loop in ("claim", "turn", "lease", "housekeeping") if f"loop={loop}" in line}
     assert len(troubles) == len(loops) >= 2
     assert "Traceback" not in worker.told
+    tell(f"the server was away for {LONG_AWAY_SECONDS:g} s")
 
 
 def test_a_handler_that_ends_while_the_server_is_away_is_delivered_again_and_all_is_well(
@@ -100,6 +101,7 @@ def test_a_handler_that_ends_while_the_server_is_away_is_delivered_again_and_all
     assert site.ask("SELECT count(*) FROM durable_event WHERE type = 'workflow_completed'") == [(1,)]
     until(lambda: health_of(port) == GREEN, within=60, stuck=site.fleet.tails)
     assert worker.stop() == 0
+    tell(f"the server was away for {AWAY_SECONDS:g} s, with a handler at work")
 
 
 def test_a_stop_without_a_server_ends_in_time_and_says_what_stays_leased(site: Site, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 from tests.chaos import evidence
-from tests.chaos.fleet import FULL, Fleet, chance, pass_time, until
+from tests.chaos.fleet import FULL, Fleet, chance, pass_time, tell, until
 from tests.chaos.test_frozen_worker import Stand
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
@@ -62,9 +62,9 @@ def test_sessions_that_end_between_two_activities_cost_a_counted_attempt_at_most
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_sessions_ended_again_and_again_lose_nothing_and_record_nothing_twice(plant: Plant, fleet: Fleet) -> None:
-    """BUGLOG C1: at random moments, in turns, claims, handlers, acknowledgements and commits."""
+    """BUGLOG C1, C7: at random moments, in turns, claims, handlers, acknowledgements and commits; listeners as well."""
     rng = chance("sessions")
-    crew = [fleet.hire(PLANT_LEASE="2") for _ in range(2)]
+    crew = [fleet.hire(PLANT_LEASE="2"), fleet.hire(PLANT_LEASE="2", PLANT_NOTIFY="1")]
     labels: dict[uuid.UUID, str] = {}
     for _ in range(BLOWS):
         for _ in range(8):
@@ -82,6 +82,8 @@ def test_sessions_ended_again_and_again_lose_nothing_and_record_nothing_twice(pl
     assert [member.process.poll() for member in crew] == [None, None]
     evidence.assert_journeys_ended_well(labels)
     assert [member.stop() for member in crew] == [0, 0]
+    lost = dict(evidence.lost_attempts())
+    tell(f"{len(labels)} workflows, all sessions ended {BLOWS} times, lost deliveries: {lost}")
 
 
 def test_a_worker_has_no_more_sessions_than_threads(plant: Plant, fleet: Fleet) -> None:

@@ -6,11 +6,12 @@ import os
 import signal
 import uuid
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.chaos import evidence
-from tests.chaos.fleet import FULL, Fleet, chance, free_port, health_of, pass_time, until
+from tests.chaos.fleet import FULL, Fleet, chance, free_port, health_of, pass_time, tell, until
 from tests.worker.conftest import Plant
 from tests.worker.plant import workflows
 
@@ -54,3 +55,50 @@ def test_children_killed_at_random_moments_are_replaced_and_the_probe_knows_how_
     assert len(parent.children()) == 3
     assert parent.stop() == 0
     evidence.assert_journeys_ended_well(labels)
+    tell(
+        f"{KILLS} kills of 3 children under {len(labels)} workflows, lost deliveries: {dict(evidence.lost_attempts())}"
+    )
+
+
+HANGS_ONCE = """
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import django
+
+django.setup()
+from durable.worker.supervisor import Supervisor
+from durable.worker.worker import Worker
+
+Supervisor.__init__.__kwdefaults__["ready_within"] = timedelta(seconds=5)
+run = Worker.run
+
+def hang_once(worker):
+    try:
+        Path({marker!r}).touch(exist_ok=False)
+    except FileExistsError:
+        return run(worker)
+    while True:
+        signal.pause()
+
+Worker.run = hang_once
+"""
+
+
+def test_a_child_that_hangs_in_its_boot_makes_the_probe_red_until_it_is_replaced(
+    plant: Plant, fleet: Fleet, tmp_path: Path
+) -> None:
+    """BUGLOG S7."""
+    port = free_port()
+    before = HANGS_ONCE.format(marker=str(tmp_path / "hung"))
+    parent = fleet.hire("--processes", "2", "--health", f"127.0.0.1:{port}", before=before)
+    until(lambda: health_of(port)[0] == 503, within=60, stuck=fleet.tails)
+    until(lambda: "is not ready yet" in health_of(port)[1], within=60, stuck=fleet.tails)
+    first = set(parent.children())
+    workflow_id = plant.start(workflows.three, "a")
+    until(lambda: not evidence.open_ones([workflow_id]), within=60, stuck=fleet.tails)
+    until(lambda: "worker_process_not_ready" in parent.told, within=60, stuck=fleet.tails)
+    until(lambda: health_of(port) == (200, "ok\n"), within=60, stuck=lambda: f"{health_of(port)}\n{fleet.tails()}")
+    assert len(set(parent.children()) - first) >= 1
+    assert parent.stop() == 0
