@@ -35,5 +35,8 @@ def test_whoever_waits_is_woken_by_the_counter_and_does_not_look_again_and_again
 def test_a_count_that_does_not_come_is_told(monkeypatch) -> None:
     monkeypatch.setattr(running, "PATIENCE", 0.01)
     run = _run()
-    with pytest.raises(Stuck, match="3 acknowledgements, of which 0 came"):
+    with pytest.raises(Stuck, match="3 done, of which 0 came"):
         run.wait_done(3)
+    run.worker.tally.done += 9
+    with pytest.raises(Stuck, match="1 closed, of which 0 came"):
+        run.wait_workflows(1)
