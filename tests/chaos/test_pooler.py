@@ -30,8 +30,8 @@ JOURNEYS = 200 if FULL else 20
 SUITE = ("tests/flow", "tests/operations", "tests/client", "tests/store") if FULL else ("tests/flow/test_enqueue.py",)
 """What passes through the pooler as it is."""
 
-OF_A_SESSION = "not pooled"
-"""Tests that themselves need one session, by name; see below."""
+OF_A_SESSION = "not session_that_was_ended and not operators_with_uuid_keys"
+"""Tests that themselves need one session: one ends its own, one lets Django read by a cursor of the server's."""
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def test_a_deadlock_with_somebody_elses_order_repeats_the_transaction_and_not_th
     worker = fleet.hire(PGOPTIONS="-c deadlock_timeout=200ms")
     until(worker.has_begun, within=60, stuck=fleet.tails)
     other = in_thread(rude.go_on)
-    ids = []
+    ids: list[uuid.UUID] = []
 
     def met() -> bool:
         ids.append(plant.enqueue(activities.note, f"c{len(ids)}"))
