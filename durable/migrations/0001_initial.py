@@ -258,6 +258,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='outboxrow',
+            index=models.Index(models.F('queue'), models.OrderBy(models.F('priority'), descending=True), models.F('visible_after'), models.F('id'), condition=models.Q(('paused', False), ('status', 'pending'), ('suspect', False)), name='durable_outbox_claim_queue'),
+        ),
+        migrations.AddIndex(
+            model_name='outboxrow',
             index=models.Index(models.F('visible_after'), models.F('id'), condition=models.Q(('paused', False), ('status', 'pending'), ('suspect', True)), name='durable_outbox_suspects'),
         ),
         migrations.AddIndex(

@@ -136,6 +136,14 @@ class OutboxRow(models.Model):
                 name="durable_outbox_claim",
             ),
             models.Index(
+                "queue",
+                F("priority").desc(),
+                "visible_after",
+                "id",
+                condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=False),
+                name="durable_outbox_claim_queue",
+            ),
+            models.Index(
                 "visible_after",
                 "id",
                 condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=True),

@@ -147,6 +147,16 @@ def test_each_delivery_of_a_row_has_a_token_of_its_own(driver: Driver) -> None:
     assert len(tokens) == 5
 
 
+def test_several_queues_are_one_order(driver: Driver) -> None:
+    """Higher priority first, then the earlier due, whichever queue it is in; and no more than asked for of all."""
+    low = [driver.enqueue(cases.step, n, queue=queue) for n, queue in enumerate(["a", "b", "a", "elsewhere", "b"])]
+    high = driver.enqueue(cases.step, 9, queue="b", priority=1)
+    taken = claim.claim(worker="w", limit=4, queues=("a", "b", "unused"), lease_for=LEASE)
+    assert [c.workflow_id for c in taken] == [high, *low[:3]]
+    rest = claim.claim(worker="w", limit=4, queues=("b", "a"), lease_for=LEASE)
+    assert [c.workflow_id for c in rest] == low[4:]
+
+
 def test_a_row_that_can_not_be_read_is_not_run_and_keeps_no_other_from_it(driver: Driver) -> None:
     """BUGLOG O5: its lease runs out, and reconciling shows it."""
     broken, good = driver.enqueue(cases.step, 1, priority=9), driver.enqueue(cases.step, 2)
