@@ -206,6 +206,12 @@ async def poisoned() -> str:
     return f"{await durable.wait_for_signal('on')} again"
 
 
+@workflow(name="crashpoints.planned")
+async def planned() -> str:
+    """Starts later; a signal comes before."""
+    return f"{await durable.wait_for_signal('on')} in time"
+
+
 @workflow(name="crashpoints.undeployed")
 async def undeployed() -> int:
     """Blocked since no worker knows it, taken up by a deploy."""
@@ -220,7 +226,21 @@ async def overdue() -> None:
 
 KNOWN = (
     *(book, pack, flaky, late, spent, broke, doomed, vanishing, told, slow, calm),
-    *(journey, mended, lost, judged, given_up, called_off, impatient, interrupted, halted, ended, poisoned, overdue),
+    *(
+        journey,
+        mended,
+        lost,
+        judged,
+        given_up,
+        called_off,
+        impatient,
+        interrupted,
+        halted,
+        ended,
+        poisoned,
+        planned,
+        overdue,
+    ),
 )
 COMES_SOON = coming
 """Known to the workers a moment after it was enqueued."""

@@ -44,13 +44,13 @@ def gather() -> Evidence:
       `delivery_failures`, and the cause in the text of a failure of delivery). `halves` proves that they add up;
     - `attempts` of the handlers that write to the ledger: the fault may be theirs, and is an application error then.
     """
-    keys = dict(Workflow.objects.values_list("id", "key"))
+    keys = {id: key or "" for id, key in Workflow.objects.values_list("id", "key")}
     ledger = Counter(Entry.objects.values_list("label", flat=True))
     packed = ledger.pop(AT_LEAST_ONCE, 0)
     assert packed >= 1, "What at least once had to be done was not done."
     return Evidence(
         results={
-            w.key: (w.status, w.result, _failure(w.failure), w.blocked_reason, w.wake_at is None)
+            keys[w.id]: (w.status, w.result, _failure(w.failure), w.blocked_reason, w.wake_at is None)
             for w in Workflow.objects.all()
         },
         histories=_histories(keys),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import random
 import threading
@@ -91,7 +90,6 @@ class Shift:
             pace=Pace(timedelta(seconds=1)),
             ready=self._ready,
         )
-        parts: dict[str, Any] = {"claims": self.claims} if "claims" in inspect.signature(Turns).parameters else {}
         self.turns = Turns(
             queues=None,
             cache=self.cache,
@@ -99,7 +97,7 @@ class Shift:
             staged=lambda: None,
             pace=Pace(timedelta(seconds=1)),
             ready=self._ready.is_set,
-            **parts,
+            claims=self.claims,
         )
         self.housekeeping = Housekeeping(
             worker=name,
@@ -138,8 +136,13 @@ class Shift:
         return self.claims.step() == 0.0
 
     def work(self) -> bool:
-        """Run the handlers of what was claimed, one after another."""
+        """Run the handlers of what was claimed, one after another.
+
+        Which of them ends first is chance in life, and where several are due at one moment PostgreSQL has its own idea
+        of their order. Here it is by name, so that the story can be told twice.
+        """
         found = bool(self.slots.queue)
+        self.slots.queue.sort(key=lambda delivery: (delivery.claim.activity, delivery.claim.payload))
         while self.slots.queue:
             self._run(self.slots.queue.pop(0))
         return found
@@ -195,9 +198,12 @@ class Shift:
         return execute.perform(call, delivery)
 
     def _end_the_stopped(self) -> None:
-        """Slow handlers end when they are told to."""
+        """Slow handlers end when they are told to, those of single activities without a word."""
         for delivery in [running for running in self.slots.running if running.cancelled]:
             self.slots.running.remove(delivery)
+            if delivery.claim.single:
+                self.leases.end(delivery)  # this one takes it as a reason to die
+                continue
             call = execute.prepare(delivery.claim, rng=self._rng)
             assert isinstance(call, Call)
             self._hand_over(delivery, call.failed(asyncio.CancelledError(), delivery))

@@ -38,7 +38,6 @@ class Row:
     status: str
     attempts: int
     redrives: int
-    created_at: datetime
     out: bool
     """With a worker, or to be delivered alone since a worker died with it, or left open by an ended workflow."""
 
@@ -54,50 +53,54 @@ class Sight:
         return self.workflows[key]
 
 
+_EVERYTHING = """
+SELECT 1, CAST(id AS text), poison_turns, key, status, blocked_reason, 0, 0 FROM durable_workflow
+UNION ALL SELECT 2, CAST(workflow_id AS text), seq, type, '', '', 0, 0 FROM durable_event
+UNION ALL SELECT 3, CAST(workflow_id AS text), ordinal, CAST(id AS text), status,
+    CASE WHEN suspect THEN 'suspect' ELSE '' END, attempts, redrive_count FROM durable_outboxrow
+UNION ALL SELECT 4, CAST(workflow_id AS text), 0, CASE WHEN parked THEN 'parked' ELSE '' END, '', '', 0, 0
+    FROM durable_message
+UNION ALL SELECT 5, '', 0, label, '', '', 0, 0 FROM ledger_entry
+ORDER BY 1, 2, 3
+"""
+
+
 def look() -> Sight:
-    """Read it all, in four statements."""
+    """Read it all, in one statement."""
     workflows: dict[str, Seen] = {}
     owners: dict[str, Seen] = {}
+    ledger: set[str] = set()
     with connection.cursor() as cursor:
-
-        def rows(sql: str) -> list[tuple[Any, ...]]:
-            cursor.execute(sql)
-            return cursor.fetchall()
-
-        for id, key, status, reason, poison in rows(
-            "SELECT id, key, status, blocked_reason, poison_turns FROM durable_workflow"
-        ):
-            seen = Seen(id if isinstance(id, uuid.UUID) else uuid.UUID(id), status, bool(reason), poison)
-            workflows[key] = owners[str(id)] = seen
-        for owner, kind in rows("SELECT workflow_id, type FROM durable_event ORDER BY workflow_id, seq"):
-            owners[str(owner)].events.append(kind)
-        for owner, ordinal, id, status, attempts, redrives, created, suspect in rows(
-            "SELECT workflow_id, ordinal, id, status, attempts, redrive_count, created_at, suspect "
-            "FROM durable_outboxrow"
-        ):
-            at, seen = moment_from_database(created), owners[str(owner)]
-            assert at is not None
-            out = status == "claimed" or bool(suspect) or (seen.over and status == "failed")
-            seen.rows[ordinal] = Row(id, status, attempts, redrives, at, out)
-        for owner, parked in rows("SELECT workflow_id, parked FROM durable_message"):
-            owners[str(owner)].parked.append(bool(parked))
-        ledger = {label for (label,) in rows("SELECT label FROM ledger_entry")}
+        cursor.execute(_EVERYTHING)
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    for what, owner, number, text, status, mark, attempts, redrives in found:
+        match what:
+            case 1:
+                workflows[text] = owners[owner] = Seen(uuid.UUID(owner), status, bool(mark), number)
+            case 2:
+                owners[owner].events.append(text)
+            case 3:
+                left_open = owners[owner].over and status == "failed"
+                out = status == "claimed" or bool(mark) or left_open
+                owners[owner].rows[number] = Row(int(text), status, attempts, redrives, out)
+            case 4:
+                owners[owner].parked.append(bool(text))
+            case _:
+                ledger.add(text)
     return Sight(workflows, ledger)
 
 
-MOMENTS = (
-    "SELECT min(wake_at) FROM durable_workflow WHERE wake_at IS NOT NULL AND status = 'running'",
-    "SELECT min(visible_at) FROM durable_message WHERE NOT parked",
-    "SELECT min(visible_after) FROM durable_outboxrow WHERE status = 'pending' AND NOT paused",
-    "SELECT min(locked_until) FROM durable_workitem",
-)
+_MOMENTS = """
+SELECT (SELECT min(wake_at) FROM durable_workflow WHERE wake_at IS NOT NULL AND status = 'running'),
+    (SELECT min(visible_at) FROM durable_message WHERE NOT parked),
+    (SELECT min(visible_after) FROM durable_outboxrow WHERE status = 'pending' AND NOT paused),
+    (SELECT min(locked_until) FROM durable_workitem)
+"""
 
 
 def next_moment() -> datetime | None:
     """When something will be due, or a lease run out; None: never."""
-    found = []
     with connection.cursor() as cursor:
-        for sql in MOMENTS:
-            cursor.execute(sql)
-            found.append(moment_from_database(cursor.fetchone()[0]))
+        cursor.execute(_MOMENTS)
+        found = [moment_from_database(value) for value in cursor.fetchone()]
     return min((moment for moment in found if moment is not None), default=None)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -26,10 +29,12 @@ SETTINGS: dict[str, Any] = {
     "DELIVERY_BACKOFF": (timedelta(milliseconds=100), 1.0, timedelta(milliseconds=100)),
     "REARM_PER_SECOND": None,
     "REDRIVE_PER_SECOND": None,
+    "NOTIFY": True,
     "RECONCILE_EVERY": timedelta(microseconds=1),
     "UNKNOWN_HANDLER_FOR": timedelta(seconds=8),
 }
-TABLES = ("workitem", "message", "failedattempt", "redrive", "event", "outboxrow", "workflow", "worker")
+_OF_THE_ENGINE = ("workitem", "message", "failedattempt", "redrive", "event", "outboxrow", "workflow", "worker")
+TABLES = (*(f"durable_{table}" for table in _OF_THE_ENGINE), "ledger_entry")
 
 
 @contextmanager
@@ -47,6 +52,8 @@ def set_up(*, at: datetime = BEGINS_AT) -> Iterator[None]:
         return database_now(connection)
 
     with ExitStack() as stage:
+        logging.disable(logging.CRITICAL)
+        stage.callback(logging.disable, logging.NOTSET)
         stage.enter_context(override_settings(DURABLE=SETTINGS))
         stage.enter_context(clock.frozen(at))
         stage.enter_context(registry.isolated())
@@ -66,9 +73,24 @@ def set_up(*, at: datetime = BEGINS_AT) -> Iterator[None]:
         yield
 
 
+_sweeps = itertools.count(1)
+
+
 def sweep() -> None:
-    """Empty the tables of the engine, and the ledger."""
+    """Empty the tables of the engine, and the ledger. What is deleted slows PostgreSQL down until it is vacuumed."""
     with connections[ALIAS].cursor() as cursor:
         for table in TABLES:
-            cursor.execute(f"DELETE FROM durable_{table}")
-        cursor.execute("DELETE FROM ledger_entry")
+            cursor.execute(f"DELETE FROM {table}")
+        if connections[ALIAS].vendor == "postgresql" and next(_sweeps) % 20 == 0:
+            cursor.execute(f"VACUUM {', '.join(TABLES)}")
+
+
+def write_time(folder: Path) -> None:
+    """Keep what time it is where a process that comes later finds it: it does not go back for the death of one."""
+    (folder / "time").write_text(clock.host_now().isoformat())
+
+
+def read_time(folder: Path) -> datetime:
+    """What time it was when the last process looked."""
+    kept = folder / "time"
+    return datetime.fromisoformat(kept.read_text()) if kept.exists() else BEGINS_AT

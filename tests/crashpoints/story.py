@@ -16,7 +16,7 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connections, transaction
 
 from durable import clock
-from durable.client import start as client
+from durable.client import ids
 from durable.conf import settings
 from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow import cancel, discard, enqueue, pause, redrive, resume, signal, start, terminate, unblock
@@ -24,14 +24,14 @@ from durable.flow.transaction import Fault, classify
 from durable.kernel.codec import encode_call
 from durable.kernel.registry import registry
 from durable.models import OutboxRow
-from durable.outcomes import KeyHeld, RedriveMode
-from tests.crashpoints import cases, sight
+from durable.outcomes import DeadLetterFilter, KeyHeld, RedriveMode
+from tests.crashpoints import cases, sight, stage
 from tests.crashpoints.shift import Shift, leave_note
 from tests.crashpoints.sight import Sight
 from tests.crashpoints.wire import ALIAS, Wire
 from tests.ledger.models import Entry
 
-MOST_ROUNDS = 300
+MOST_ROUNDS = 120
 SLACK = timedelta(seconds=1)
 """How much further than to the next moment the clock is moved: what comes due about then comes due together."""
 
@@ -48,6 +48,7 @@ STARTED: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
     "poisoned": (cases.poisoned, (), {}),
     "undeployed": (cases.undeployed, (), {}),
     "overdue": (cases.overdue, (), {"timeout": cases.GIVEN_UP_AFTER}),
+    "planned": (cases.planned, (), {"start_at": stage.BEGINS_AT + timedelta(minutes=10)}),
 }
 ENQUEUED: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "calm": (cases.calm, (1,)),
@@ -56,6 +57,8 @@ ENQUEUED: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "coming": (cases.coming, (17,)),
     "stopped": (cases.slow, (19,)),
 }
+FORM = uuid.uuid5(uuid.NAMESPACE_OID, "the form that staff has sent")
+"""Under one request each row is changed once, however often it is sent."""
 KEYS = frozenset({"journey", "far off", *STARTED, *ENQUEUED})
 
 
@@ -94,6 +97,7 @@ class Story:
             found |= self._tried(self.shift.keep_house)
         if self.shift.leases.count:
             self._tried(self.shift.renew)
+            self._tried(self.shift.acknowledge)
         for act in (*self._clients(seen), *self._staff(seen)):
             found |= self._tried(act)
         found |= self._tried(self.shift.turn)
@@ -105,11 +109,8 @@ class Story:
         found |= self._tried(self.shift.work)
         found |= self._tried(self.shift.acknowledge)
         # The cadence is the worker's to choose; here it is: whenever somebody else's rows may have to be taken up.
-        return found or (self._something_is_out() and self._tried(self.shift.keep_house))
-
-    def _something_is_out(self) -> bool:
-        seen = self._look()
-        return any(row.out for workflow in seen.workflows.values() for row in workflow.rows.values())
+        something_is_out = any(row.out for workflow in seen.workflows.values() for row in workflow.rows.values())
+        return found or (something_is_out and self._tried(self.shift.keep_house))
 
     def _look(self) -> Sight:
         with self.wire.quiet():
@@ -134,6 +135,7 @@ class Story:
         if moment is None:
             raise AssertionError(f"Nobody has anything to do any more, and it is not over: {self._open(seen)}")
         clock.freeze(max(moment, clock.host_now()) + SLACK)
+        stage.write_time(self.folder)
 
     def _next_shift(self) -> Shift:
         self._names += 1
@@ -148,7 +150,7 @@ class Story:
 
     def _deploy(self, seen: Sight) -> None:
         """Bring the code that is there by now. A workflow's comes with a new worker; an activity's is just there."""
-        if not self._has_new_activity and clock.host_now() > seen["coming"].rows[1].created_at:
+        if not self._has_new_activity and clock.host_now() > stage.BEGINS_AT:
             self._has_new_activity = True
             registry.add_activity(cases.COMES_SOON)
         if "workflow_blocked" in seen["undeployed"].events:
@@ -179,6 +181,7 @@ class Story:
         for key in ("halted", "ended"):
             if seen[key].status == "paused":
                 acts[f"{key} on"] = lambda key=key: self._signal(seen, key, "on")  # type: ignore[misc]
+        acts["planned on"] = lambda: self._signal(seen, "planned", "on")
         if seen["poisoned"].blocked:
             acts["poisoned on"] = lambda: self._signal(seen, "poisoned", "on")
         return [self._noted(name, act) for name, act in acts.items() if f"client: {name}" not in seen.ledger]
@@ -228,7 +231,7 @@ class Story:
         if "not dead" not in self._asked and letter("mended"):
             acts.insert(0, lambda: self._refused("not dead", seen["halted"].id, "not_dead_lettered"))
         if letter("lost"):
-            acts.append(lambda: redrive.redrive_many([(seen["lost"].id, 1)], actor="ops"))
+            acts.append(lambda: redrive.redrive_many([(seen["lost"].id, 1)], actor="ops", request=FORM))
         if letter("judged") and "activity_failed" in seen["judged"].events:
             if "judged" not in self._asked:
                 acts.append(lambda: self._refused("judged", seen["judged"].id, "history_records_outcome"))
@@ -238,13 +241,10 @@ class Story:
                 )
             )
         if letter("given up"):
-            acts.append(lambda: discard.discard(seen["given up"].id, 1, reason="nobody has such forms", actor="ops"))
+            acts.append(lambda: discard.discard(seen["given up"].id, 1, reason="nobody has such forms", request=FORM))
         if letter("called off"):
-            acts.append(
-                lambda: discard.discard_many(
-                    [(seen["called off"].id, 1)], reason="nobody has such forms", then="cancel"
-                )
-            )
+            meant = DeadLetterFilter(workflow_id=seen["called off"].id)
+            acts.append(lambda: discard.discard_many(meant, reason="nobody has such forms", then="cancel", actor="ops"))
         if letter("impatient") and "activity_cancelled" in seen["impatient"].events:
             acts.append(lambda: discard.discard(seen["impatient"].id, 1, reason="nobody waits", actor="ops"))
         return acts + self._staff_of_workflows(seen)
@@ -257,7 +257,7 @@ class Story:
             acts.append(lambda: pause.pause(halted.id, reason="later", actor="ops"))
         if halted.status == "paused" and halted.parked == [True]:
             acts.append(lambda: resume.resume(halted.id, reason="now", actor="ops"))
-        if ended.status == "running" and 1 in ended.rows:
+        if ended.status == "running" and 1 in ended.rows and ended.rows[1].status == "claimed":
             acts.append(lambda: pause.pause(ended.id, reason="to be ended", actor="ops"))
         if ended.status == "paused" and ended.parked:
             acts.append(lambda: terminate.terminate(ended.id, reason="enough", actor="ops"))
@@ -296,7 +296,7 @@ class Story:
     # --- the goal ---
 
     def _is_over(self, seen: Sight) -> bool:
-        return bool(seen.workflows) and not self._open(seen) and seen["calm"].rows[1].status == "cancelled"
+        return seen.workflows.keys() == KEYS and not self._open(seen) and seen["calm"].rows[1].status == "cancelled"
 
     def _open(self, seen: Sight) -> dict[str, Any]:
         return {
@@ -308,12 +308,12 @@ class Story:
 
 def _workflow(key: str, definition: Any, args: tuple[Any, ...], options: dict[str, Any]) -> start.NewWorkflow:
     payload = encode_call(definition, args, {}, codec=settings.codec()).payload
-    return start.new_workflow(id=client.ids.new(), type=definition.name, payload=payload, key=key, **options)
+    return start.new_workflow(id=ids.new(), type=definition.name, payload=payload, key=key, **options)
 
 
 def _activity(key: str, definition: Any, args: tuple[Any, ...]) -> enqueue.NewActivity:
     return enqueue.new_activity(
-        id=client.ids.new(),
+        id=ids.new(),
         activity=definition.name,
         payload=encode_call(definition, args, {}, codec=settings.codec()).payload,
         key=key,

@@ -9,12 +9,12 @@ from django.db import connection
 
 from tests.crashpoints import trial
 from tests.crashpoints.trial import Trial
-from tests.crashpoints.wire import AT_COMMITS, Kind, Point, placed
+from tests.crashpoints.wire import AT_COMMITS, Kind, Place, Point, placed
 
 FULL = os.environ.get("DURABLE_TEST_FULL") == "1"
 """Whether all points are tried (`.ci/full`), or a sample."""
 
-SAMPLE = 3
+SAMPLE = 2
 """How many of a kind are in the sample."""
 
 
@@ -30,18 +30,39 @@ def count(kind: Kind) -> int:
     return wire.commits if kind in AT_COMMITS else wire.statements
 
 
+def place(point: Point) -> Place:
+    """What stands at a point in the undisturbed story."""
+    wire = undisturbed().wire
+    return (wire.commit_places if point.kind in AT_COMMITS else wire.statement_places)[point.number - 1]
+
+
 def points(kind: Kind) -> list[Point]:
-    """All points of a kind, or a sample of them, evenly spread. Each kind begins at another place, and all of them
-    move with the number of points, so that as the engine changes the sample goes round.
+    """All points of a kind, or a sample of them, evenly spread.
+
+    At every statement one of the two errors: they take turns, and begin with another one on either database. Each kind
+    of the sample begins at another place, and all of them move with the number of points, so that the sample goes round
+    as the engine changes.
     """
-    there = count(kind)
+    there = [Point(kind, number) for number in range(1, count(kind) + 1)]
+    if kind in (Kind.LOST, Kind.BROKEN):
+        first = (kind is Kind.BROKEN) ^ (connection.vendor == "postgresql")
+        there = there[int(first) :: 2]
     if FULL:
-        return [Point(kind, number) for number in range(1, there + 1)]
-    step = there // SAMPLE
-    offset = (there * 7 + list(Kind).index(kind) * 5) % step
-    return [Point(kind, 1 + offset + step * number) for number in range(SAMPLE)]
+        return there
+    step = len(there) // SAMPLE
+    offset = (len(there) * 7 + list(Kind).index(kind) * 5) % step
+    return there[offset::step][:SAMPLE]
 
 
-def tell(kind: Kind, tried: int) -> str:
-    """A line for whoever reads the run's output."""
-    return f"crash points on {connection.vendor}: {tried} of {count(kind)} tried: {kind.value}"
+def try_all(points: list[Point]) -> list[str]:
+    """Try them, and answer in words what went wrong."""
+    wrong = []
+    for point in points:
+        try:
+            found = trial.perform(point)
+            problems = trial.differences(found.evidence, undisturbed().evidence)
+        except AssertionError as error:
+            problems = [str(error)]
+        if problems:
+            wrong.append(f"{point} ({place(point)}): {problems}")
+    return wrong

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from datetime import datetime
 from pathlib import Path
 
 from tests.crashpoints import stage
@@ -32,33 +32,31 @@ def perform(point: Point | None = None, *, place: Callable[[str], Place] | None 
     """
     stage.sweep()
     wire = Wire(point, place=place)
-    folder = Path(tempfile.mkdtemp(prefix="durable-crashpoints-"))
-    try:
-        with stage.set_up(), tapped(wire):
-            faults = _to_the_end(wire, folder)
-        if point is not None:
-            assert wire.struck, f"The story has no point {point}."
-        return Trial(wire, gather(), faults)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="durable-crashpoints-") as folder:
+        faults = go_on(wire, Path(folder))
+    if point is not None:
+        assert wire.struck, f"The story has no point {point}."
+    return Trial(wire, gather(), faults)
 
 
-def _to_the_end(wire: Wire, folder: Path) -> list[str]:
+def go_on(wire: Wire, folder: Path, *, at: datetime = stage.BEGINS_AT) -> list[str]:
+    """Take the story up wherever it stands, and tell it to its end; answers the faults that were met on the way."""
     faults: list[str] = []
-    while True:
-        story = Story(wire, folder)
-        try:
-            with suppress(Gone):
-                story.play()
-        finally:
-            story.shift.die()
-            faults += story.faults
-        if not wire.dead:
-            assert_whole(wire, "at the end")
-            return faults
-        wire.dead = False
-        forget_connections()
-        assert_whole(wire, f"where the process died, at: {wire.struck}")
+    with stage.set_up(at=at), tapped(wire):
+        while True:
+            story = Story(wire, folder)
+            try:
+                with suppress(Gone):
+                    story.play()
+            finally:
+                story.shift.die()
+                faults += story.faults
+            if not wire.dead:
+                assert_whole(wire, "at the end")
+                return faults
+            wire.dead = False
+            forget_connections()
+            assert_whole(wire, f"where the process died, at: {wire.struck}")
 
 
 def assert_whole(wire: Wire, where: str) -> None:
@@ -66,3 +64,21 @@ def assert_whole(wire: Wire, where: str) -> None:
     with wire.quiet():
         found = halves()
     assert found == [], f"Half done {where}: {found}"
+
+
+def differences(found: Evidence, expected: Evidence) -> list[str]:
+    """In words, what differs."""
+    told = []
+    for part in fields(Evidence):
+        here, there = getattr(found, part.name), getattr(expected, part.name)
+        if here == there:
+            continue
+        if isinstance(here, dict):
+            told += [
+                f"{part.name} of {key!r}: {here.get(key)} instead of {there.get(key)}"
+                for key in sorted({*here, *there})
+                if here.get(key) != there.get(key)
+            ]
+        else:
+            told.append(f"{part.name}: {here} instead of {there}")
+    return told

@@ -29,7 +29,7 @@ class Gone(BaseException):
 
 
 class Kind(Enum):
-    """What becomes of a point. (Gone right behind a commit is the same as gone at the next statement.)"""
+    """What becomes of a point. Gone right behind a commit would be the same as gone at the next statement."""
 
     LOST = "statement fails, the connection is gone"
     BROKEN = "statement fails for good"
@@ -42,17 +42,6 @@ AT_COMMITS = frozenset({Kind.UNDONE, Kind.UNREPORTED})
 
 
 @dataclass(frozen=True)
-class Point:
-    """The `number`-th statement, or commit, counted from 1."""
-
-    kind: Kind
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.kind.name} at {self.number}"
-
-
-@dataclass(frozen=True)
 class Place:
     """What stands at a point: the text, and which verb of the flow sent it."""
 
@@ -60,11 +49,24 @@ class Place:
     verb: str
 
 
+@dataclass(frozen=True)
+class Point:
+    """The `number`-th statement, or commit, counted from 1; of those at a place that fits `where`, if that is given."""
+
+    kind: Kind
+    number: int
+    where: Callable[[Place], bool] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.kind.name} at {self.number}"
+
+
 class Wire:
     """Counts, and strikes once. `place` remembers what every point was (slower: for the undisturbed run)."""
 
     def __init__(self, point: Point | None = None, *, place: Callable[[str], Place] | None = None) -> None:
         self.point = point
+        self._fitting = 0
         self.statements = 0
         self.commits = 0
         self.statement_places: list[Place] = []
@@ -94,13 +96,15 @@ class Wire:
         self.statements += 1
         if self._place:
             self.statement_places.append(self._place(sql))
-        match self._due(self.statements, at_commits=False):
+        match self._due(sql, self.statements, at_commits=False):
             case Kind.LOST:
                 self._lose(connection, sql)
             case Kind.BROKEN:
                 self._break(execute, context, sql)
             case Kind.GONE:
                 self._die(connection, sql)
+            case _:
+                pass
         if not _writes_by_itself(connection, sql):
             return execute(sql, params, many, context)
         return self._committing(connection, sql, lambda: execute(sql, params, many, context))
@@ -119,7 +123,7 @@ class Wire:
         self.commits += 1
         if self._place:
             self.commit_places.append(self._place(text))
-        kind = self._due(self.commits, at_commits=True)
+        kind = self._due(text, self.commits, at_commits=True)
         if kind is Kind.UNDONE:
             self._lose(connection, text)
         answer = commit()
@@ -129,10 +133,16 @@ class Wire:
 
     # --- faults ---
 
-    def _due(self, number: int, *, at_commits: bool) -> Kind | None:
-        if self.point is None or number != self.point.number or (self.point.kind in AT_COMMITS) is not at_commits:
+    def _due(self, text: str, number: int, *, at_commits: bool) -> Kind | None:
+        point = self.point
+        if point is None or (point.kind in AT_COMMITS) is not at_commits:
             return None
-        return self.point.kind
+        if point.where is not None:
+            if not point.where(placed(text)):
+                return None
+            self._fitting += 1
+            number = self._fitting
+        return point.kind if number == point.number else None
 
     def _lose(self, connection: BaseDatabaseWrapper, text: str) -> None:
         self.struck = text
@@ -165,6 +175,10 @@ def _writes_by_itself(connection: BaseDatabaseWrapper, sql: str) -> bool:
     return any(word in sql for word in ("INSERT", "UPDATE", "DELETE"))
 
 
+# What is committed outlives the end of a process all the same; only the end of the machine is not in the story.
+_HURRIED = {"sqlite": "PRAGMA synchronous=OFF", "postgresql": "SET synchronous_commit = off"}
+
+
 def cut(connection: BaseDatabaseWrapper) -> None:
     """Take a connection away as the end of a process does: neither COMMIT nor ROLLBACK is said.
 
@@ -178,6 +192,17 @@ def cut(connection: BaseDatabaseWrapper) -> None:
     raw.close()
     with _witness(connection).cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s, 30000) FROM pg_stat_activity WHERE pid = %s", [pid, pid])
+
+
+def bury_all(connection: BaseDatabaseWrapper) -> None:
+    """Wait until the server has noticed the end of every other client of this database."""
+    connection.close()
+    if connection.vendor == "postgresql":
+        with _witness(connection).cursor() as cursor:
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            )
 
 
 _witnesses: dict[str, Any] = {}
@@ -208,14 +233,17 @@ def tapped(wire: Wire) -> Iterator[Wire]:
     def join(connection: BaseDatabaseWrapper, **_: Any) -> None:
         if connection.alias == ALIAS and wire not in connection.execute_wrappers:
             connection.execute_wrappers.append(wire)
+            with wire.quiet(), connection.cursor() as cursor:
+                cursor.execute(_HURRIED[connection.vendor])
 
+    connections[ALIAS].close()
     connection_created.connect(join, weak=False)
-    join(connections[ALIAS])
     try:
         with mock.patch.object(BaseDatabaseWrapper, "_commit", lambda self: wire.commit(real, self)):
             yield wire
     finally:
         connection_created.disconnect(join)
+        connections[ALIAS].close()
         if wire in connections[ALIAS].execute_wrappers:
             connections[ALIAS].execute_wrappers.remove(wire)
 
@@ -230,3 +258,8 @@ def placed(text: str) -> Place:
             verb = f"{module.removeprefix('durable.flow.')}.{frame.f_code.co_name}"
         frame = frame.f_back
     return Place(text, verb)
+
+
+def of(verb: str) -> Callable[[Place], bool]:
+    """What this verb sends."""
+    return lambda place: place.verb == verb

@@ -1,0 +1,112 @@
+"""The story uses every transition: what it does not call is listed here, with the reason, or the suite fails."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator
+from types import FrameType, ModuleType
+from typing import Any
+
+import pytest
+from django.db import connection
+
+import durable.flow
+import durable.store
+from tests.crashpoints import survey, trial
+from tests.crashpoints.wire import Kind, Point, of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NO_TRANSITIONS = {
+    *("durable.flow.look", "durable.flow.prove", "durable.store.reads", "durable.store.proof"),
+    *("durable.flow.transaction", "durable.store.sql"),
+}
+"""Modules that change nothing: views of what is there, and the tools of those that do change something."""
+
+READS = {
+    *("durable.flow.claim.suspects_due", "durable.flow.redrive.preview_redrive", "durable.flow.redrive.verdicts"),
+    *(
+        "durable.flow.steps.selecting.verdicts",
+        "durable.store.redrives.verdicts",
+        "durable.store.redrives.dead_letters",
+    ),
+    *("durable.store.redrives.matching", "durable.store.history.read"),
+}
+"""Functions that change nothing, in modules that do."""
+
+ONLY_ON = {"postgresql": {"durable.store.wakeups.tell"}, "sqlite": {"durable.store.claims.anything_due"}}
+"""What the other database has no use for."""
+
+IN_DOUBT = ("claim.claim", "terminate.terminate")
+"""Verbs that know their own commit again: what they ask for that runs only where it was not reported."""
+
+
+def modules(package: ModuleType) -> Iterator[ModuleType]:
+    """All modules below a package, its folders included."""
+    for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        if not found.ispkg:
+            yield importlib.import_module(found.name)
+
+
+def public_functions(module: ModuleType) -> dict[Any, str]:
+    """The code of a module's own public functions, with their names."""
+    return {
+        inspect.unwrap(value).__code__: f"{module.__name__}.{name}"
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    }
+
+
+def called() -> set[Any]:
+    """The code that ran in the undisturbed story, and behind some commits that were not reported."""
+    ran: set[Any] = set()
+    in_doubt = [Point(Kind.UNREPORTED, 1, of(verb)) for verb in IN_DOUBT]
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            ran.add(frame.f_code)
+
+    sys.setprofile(watch)
+    try:
+        for point in (None, *in_doubt):
+            trial.perform(point)
+    finally:
+        sys.setprofile(None)
+    return ran
+
+
+def test_every_verb_and_every_transition_of_the_store_is_part_of_the_story() -> None:
+    """Nothing new comes to `durable/flow` or `durable/store` without crash points of its own."""
+    ran = called()
+    missing = {
+        name
+        for package in (durable.flow, durable.store)
+        for module in modules(package)
+        if module.__name__ not in NO_TRANSITIONS
+        for code, name in public_functions(module).items()
+        if code not in ran
+    }
+    elsewhere = set().union(*(names for vendor, names in ONLY_ON.items() if vendor != connection.vendor))
+    assert missing - READS - elsewhere == set()
+
+
+def test_every_verb_that_writes_has_statements_and_a_commit_among_the_points() -> None:
+    wire = survey.undisturbed().wire
+    own = {place.verb for place in wire.commit_places}
+    at_statements = {place.verb for place in wire.statement_places}
+    assert at_statements >= own
+    assert own >= OWN
+    assert at_statements >= JOINED
+
+
+OWN = {
+    *("turn.turn", "claim.claim", "claim.claim_suspect", "acknowledge.acknowledge", "acknowledge.transactional"),
+    *("abandon.abandon", "release.release", "postpone.postpone", "renew.renew", "reconcile.reconcile"),
+    *("settle.settle_closed", "redrive.redrive", "redrive.redrive_many", "discard.discard", "discard.discard_many"),
+    *("terminate.terminate", "pause.pause", "resume.resume", "unblock.unblock", "unblock.after_deploy"),
+    *("poison.count", "beat.beat", "beat.gone"),
+}
+JOINED = {"start.start", "enqueue.enqueue", "signal.signal", "cancel.cancel"}
