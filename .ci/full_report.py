@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 RESULT = re.compile(r"^(ok|FAILED) +[\d.]+ s  ")
+WHOLE = ("tests/chaos/", "tests/crashpoints/", "tests/machine/")
 DATE, MOMENT = "date      ", "%Y-%m-%d %H:%M UTC"
 
 
@@ -88,6 +89,13 @@ class Report:
             file.writelines(f"{line}\n" for line in lines)
         for line in lines:
             self._terminal.write_line(line)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the whole suite: what is slow, what races, and all that is in the folders that exist for this."""
+    chosen = [item for item in items if item.nodeid.startswith(WHOLE) or {"slow", "races"} & set(item.keywords)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
+    items[:] = chosen
 
 
 @pytest.hookimpl(trylast=True)
