@@ -7,19 +7,21 @@ from datetime import datetime
 
 from durable.store.proof import DECIDES
 from tests.machine.promises.turns import CLOSING, OUTCOMES
-from tests.machine.state import Row, State
+from tests.machine.state import Row, State, by_owner
 
 
 def check(state: State) -> None:
     """Raise the first one that does not hold."""
-    for workflow in state.workflows.values():
-        history = state.events_of(workflow["id"])
-        _history(workflow, history)
-        _outcomes(state, workflow, history)
-        _ended(state, workflow, history)
-        _wakes(state, workflow)
+    events, rows, messages = (by_owner(table) for table in (state.events, state.rows, state.messages))
+    failures = by_owner(state.failures, "outbox_row_id")
+    for key, workflow in state.workflows.items():
+        told = messages.get(key, [])
+        _history(workflow, events[key])
+        _outcomes(state, workflow, events[key], rows.get(key, []), told)
+        _ended(state, workflow, events[key], rows.get(key, []))
+        _wakes(workflow, told)
     for row in state.rows.values():
-        _row(state, row)
+        _row(state, row, failures.get(row["id"], []))
     for item in state.items.values():
         _item(state, item)
     _messages(state)
@@ -38,13 +40,13 @@ def _history(workflow: Row, history: list[Row]) -> None:
         assert (blocked[-1:] == ["workflow_blocked"]) is bool(workflow["blocked_reason"])
 
 
-def _outcomes(state: State, workflow: Row, history: list[Row]) -> None:
+def _outcomes(state: State, workflow: Row, history: list[Row], mine: list[Row], waiting: list[Row]) -> None:
     """At most one for each activity, behind its scheduling; and the outbox row agrees."""
     if workflow["single"]:
         assert not [e for e in history if e["type"] in OUTCOMES | {"activity_scheduled"}]
         return
     scheduled = [e["ordinal"] for e in history if e["type"] == "activity_scheduled"]
-    rows = {row["ordinal"]: row for row in state.rows_of(workflow["id"])}
+    rows = {row["ordinal"]: row for row in mine}
     assert scheduled == sorted(rows) == list(range(1, len(rows) + 1))
     count = Counter(e["ordinal"] for e in history if e["type"] in OUTCOMES)
     assert set(count.values()) <= {1}, "no activity has two outcomes"
@@ -54,7 +56,7 @@ def _outcomes(state: State, workflow: Row, history: list[Row]) -> None:
         if event["type"] in OUTCOMES:
             assert event["seq"] > began[event["ordinal"]]
             kinds[event["ordinal"]] = event["type"]
-    told = {(m["kind"], m["ordinal"]) for m in state.messages_of(workflow["id"])}
+    told = {(m["kind"], m["ordinal"]) for m in waiting}
     for ordinal, row in rows.items():
         _agrees(state, workflow, row, kinds.get(ordinal), {kind for kind, o in told if o == ordinal})
 
@@ -80,22 +82,22 @@ def _agrees(state: State, workflow: Row, row: Row, outcome: str | None, told: se
         assert told & {"completed", "failed"}, f"{where}: its completion is lost"
 
 
-def _ended(state: State, workflow: Row, history: list[Row]) -> None:
+def _ended(state: State, workflow: Row, history: list[Row], mine: list[Row]) -> None:
     ends = [e for e in history if e["type"] in CLOSING]
     if workflow["closed_at"] is None:
         assert not ends
         return
     assert ends == history[-1:], "one closing event, and it comes last"
-    left = [row for row in state.rows_of(workflow["id"]) if row["status"] in ("pending", "claimed", "failed")]
+    left = [row for row in mine if row["status"] in ("pending", "claimed", "failed")]
     assert not left, f"an ended workflow has left {left}"
     assert not [item for item in state.items.values() if item["workflow_id"] == workflow["id"]]
     assert workflow["wake_at"] is None
     assert not workflow["blocked_reason"]
 
 
-def _wakes(state: State, workflow: Row) -> None:
+def _wakes(workflow: Row, waiting: list[Row]) -> None:
     """A running workflow that waits for a moment is woken at it, not later."""
-    begun = not any(m["kind"] == "start" for m in state.messages_of(workflow["id"]))
+    begun = not any(m["kind"] == "start" for m in waiting)
     if workflow["status"] != "running" or workflow["blocked_reason"] or workflow["single"] or not begun:
         return
     moments = [datetime.fromisoformat(timer["due"]) for timer in workflow["timers"]]
@@ -105,7 +107,7 @@ def _wakes(state: State, workflow: Row) -> None:
         assert workflow["wake_at"] <= min(moments), "it is woken too late"
 
 
-def _row(state: State, row: Row) -> None:
+def _row(state: State, row: Row, failures: list[Row]) -> None:
     workflow = state.workflows[row["workflow_id"]]
     status, item = row["status"], state.items.get(row["id"])
     assert (status == "claimed") is (item is not None), f"row {row['id']} is {status}, its delivery is {item}"
@@ -124,8 +126,8 @@ def _row(state: State, row: Row) -> None:
         assert row["paused"] is (workflow["status"] == "paused"), "the mark is the workflow's"
         assert row["discarded_at"] is None
     assert row["attempts"] + row["delivery_failures"] <= row["deliveries"], "each delivery ends once"
-    failures = [f["number"] for f in state.failures.values() if f["outbox_row_id"] == row["id"]]
-    assert len(failures) == len(set(failures)), "one delivery has failed twice"
+    numbers = [failure["number"] for failure in failures]
+    assert len(numbers) == len(set(numbers)), "one delivery has failed twice"
 
 
 def _item(state: State, item: Row) -> None:

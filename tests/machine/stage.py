@@ -68,11 +68,23 @@ class Stage(RuleBasedStateMachine):
         """The id behind a name."""
         return self.workflows.get(name, NOBODY)
 
+    def name_of(self, workflow_id: uuid.UUID) -> str:
+        """The name behind an id."""
+        return next(name for name, key in self.workflows.items() if key == workflow_id)
+
     @property
     def held(self) -> list[str]:
         """The deliveries whose token is still good."""
         out = {(row_id, item["lock_token"]) for row_id, item in self.state.items.items()}
         return [name for name, claim in self.deliveries.items() if (claim.row_id, claim.token) in out]
+
+    @property
+    def overtaken(self) -> list[str]:
+        """The deliveries whose token is gone, and whose row is out again."""
+        held = set(self.held)
+        return [
+            name for name, claim in self.deliveries.items() if name not in held and claim.row_id in self.state.items
+        ]
 
     def where(self, *statuses: str) -> list[tuple[str, int]]:
         """Activities in these states, by the workflow's name and the ordinal."""
@@ -133,7 +145,8 @@ def postgresql(_: object = None) -> bool:
     return connection.vendor == "postgresql"
 
 
-def _of_stage(names: Callable[[Any], Sequence[Any]]) -> st.SearchStrategy[Any]:
+def of_stage(names: Callable[[Any], Sequence[Any]]) -> st.SearchStrategy[Any]:
+    """One of what the stage has at that moment."""
     return st.runner().flatmap(lambda stage: st.sampled_from(list(names(stage))))
 
 
@@ -143,13 +156,14 @@ def _live(stage: Stage) -> list[str]:
 
 
 hands = st.sampled_from(HANDS)
-live_ones = _of_stage(_live)
-anybody = st.one_of(live_ones, live_ones, _of_stage(lambda stage: [*stage.workflows, "nobody"]))
+live_ones = of_stage(_live)
+anybody = st.one_of(live_ones, live_ones, of_stage(lambda stage: [*stage.workflows, "nobody"]))
 """Any workflow, more often than not a live one; now and then one that never was."""
-held = _of_stage(lambda stage: stage.held or list(stage.deliveries))
-delivery = st.one_of(held, held, held, _of_stage(lambda stage: list(stage.deliveries)))
-"""Any delivery that ever was, more often than not one whose token is good."""
-dead = _of_stage(lambda stage: stage.where("failed") or stage.where("pending", "claimed", "done") or [("nobody", 1)])
+held = of_stage(lambda stage: stage.held or list(stage.deliveries))
+overtaken = of_stage(lambda stage: stage.overtaken or list(stage.deliveries))
+delivery = st.one_of(held, held, overtaken, of_stage(lambda stage: list(stage.deliveries)))
+"""Any delivery that ever was: often one whose token is good, or one whose row somebody else holds by now."""
+dead = of_stage(lambda stage: stage.where("failed") or stage.where("pending", "claimed", "done") or [("nobody", 1)])
 place = st.one_of(dead, dead, dead, st.tuples(anybody, st.integers(0, 4)))
 """Where an activity stands or might stand, more often than not a dead letter."""
 

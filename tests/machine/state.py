@@ -85,6 +85,14 @@ class State:
         return found is not None and found["status"] in ("running", "paused")
 
 
+def by_owner(table: Table, owner: str = "workflow_id") -> dict[Any, list[Row]]:
+    """The rows of a table by what they belong to, in order."""
+    found: dict[Any, list[Row]] = {}
+    for row in table.values():
+        found.setdefault(row[owner], []).append(row)
+    return found
+
+
 def read() -> State:
     """The state now. Nothing changes meanwhile: the machine does one thing after the other."""
     tables: dict[str, Table] = {}

@@ -33,7 +33,6 @@ from tests.machine.crew import CALLER, HANDS
 from tests.machine.promises import deliveries as promised
 from tests.machine.promises import operators, turns
 from tests.machine.stage import LEASE, Stage, delivery, hands, has_deliveries, postgresql, same
-from tests.machine.stage import held as held_ones
 from tests.machine.state import State
 
 ERROR = Failure("OSError", "the bank is closed", "")
@@ -131,6 +130,7 @@ class Working(Stage):
         given = [self._ending(name, kind) for name, kind in batch]
         expected = self.state.copy()
         answers = promised.acknowledge(expected, given)
+        self.note(*("acknowledged too late, and taken over" for name, _ in batch if name in self.overtaken))
         same(self.do(by, lambda: acknowledge.acknowledge(given)), answers)
         self.note(*(f"acknowledged {type(e).__name__}: {answer}" for e, answer in zip(given, answers, strict=True)))
         self.arrive(expected)
@@ -150,7 +150,8 @@ class Working(Stage):
             if between == "terminate":
                 self.crew[other].do(lambda: terminate.terminate(out.workflow_id, reason="meanwhile"))
             elif between == "lost":
-                self.crew[other].do(lambda: (_expire([out.row_id]), reconcile.reconcile()))
+                self.crew[other].do(lambda: _expire([out.row_id]))
+                self.crew[other].do(reconcile.reconcile)
             if raises:
                 raise LookupError(label)
             return Completed(out, name[1:])
@@ -228,9 +229,7 @@ class Working(Stage):
         self.turn(by, None, 50, 0)
         self.claim(by, None, 50)
 
-    @precondition(lambda self: bool(self.held))
-    @rule(by=hands, name=held_ones, cause=st.sampled_from([Cause.ACK_ABANDONED, Cause.UNKNOWN_HANDLER]))
-    def let_it_die(self, by: str, name: str, cause: Cause) -> None:
+    def let_die(self, by: str, name: str, cause: Cause) -> None:
         """This delivery and those that follow it fail, until the row is given no other."""
         row_id = self.deliveries[name].row_id
         while True:

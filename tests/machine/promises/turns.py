@@ -14,10 +14,11 @@ from durable.conf import settings
 from durable.kernel.registry import registry
 from durable.outcomes import TurnReport
 from tests.machine.promises.history import outcomes
-from tests.machine.state import Row, State
+from tests.machine.state import Row, State, by_owner
 
 CLOSING = {f"workflow_{status}": status for status in ("completed", "failed", "cancelled", "timed_out")}
 OUTCOMES = {"activity_completed", "activity_failed", "activity_cancelled"}
+_OWNED = ("events", "rows", "items", "messages")
 _OF_MESSAGE = {
     "completed": "activity_completed",
     "failed": "activity_failed",
@@ -54,8 +55,10 @@ def judge(
     """Raise what a turn has done that it may not do."""
     candidates = due(before, queues)
     touched: set[uuid.UUID] = set()
-    for workflow_id in before.workflows:
-        if _changed(before, after, workflow_id):
+    were, are = ({table: by_owner(getattr(state, table)) for table in _OWNED} for state in (before, after))
+    for workflow_id, workflow in before.workflows.items():
+        same = all(were[table].get(workflow_id) == are[table].get(workflow_id) for table in _OWNED)
+        if not same or workflow != after.workflows[workflow_id]:
             assert workflow_id in candidates, f"{workflow_id} had nothing due, and has changed"
             touched.add(workflow_id)
             _judge(before, after, workflow_id)
@@ -79,13 +82,6 @@ def _nothing_is_left(after: State, queues: tuple[str, ...] | None, candidates: s
 
 def _of(state: State, table: str, workflow_id: uuid.UUID) -> dict[Any, Row]:
     return {key: row for key, row in getattr(state, table).items() if row["workflow_id"] == workflow_id}
-
-
-def _changed(before: State, after: State, workflow_id: uuid.UUID) -> bool:
-    return any(
-        _of(before, table, workflow_id) != _of(after, table, workflow_id)
-        for table in ("events", "rows", "items", "messages")
-    ) or (before.workflows[workflow_id] != after.workflows[workflow_id])
 
 
 def _judge(before: State, after: State, workflow_id: uuid.UUID) -> None:
@@ -122,7 +118,7 @@ def _judge(before: State, after: State, workflow_id: uuid.UUID) -> None:
 
 
 def _only(before: State, after: State, workflow_id: uuid.UUID, *tables: str) -> None:
-    for table in {"events", "rows", "items", "messages"} - set(tables):
+    for table in set(_OWNED) - set(tables):
         assert _of(before, table, workflow_id) == _of(after, table, workflow_id), f"{table} have changed"
     if "workflows" not in tables:
         assert before.workflows[workflow_id] == after.workflows[workflow_id]
