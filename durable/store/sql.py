@@ -39,7 +39,8 @@ def param(connection: BaseDatabaseWrapper, value: Any) -> Any:
 
 
 def _plain_array(values: Iterable[Any]) -> str:
-    return "{" + ",".join(["NULL" if value is None else str(value) for value in values]) + "}"
+    # Not `str`: an enumeration of whole numbers has a text of its own.
+    return "{" + ",".join(["NULL" if value is None else int.__repr__(value) for value in values]) + "}"
 
 
 def _uuid_array(values: Iterable[Any]) -> str:
