@@ -262,6 +262,8 @@ def _turn(
         begun = batch.started[workflow.id].recorded_at
         plans.append(_judge_unknown(Plan(workflow, at), told.get(workflow.id, []), begun, asleep.get(workflow.id)))
     taken = _write(connection, plans, ended=ended, waiting=waiting, take=take)
+    if take is not None and taken:
+        take.about_to_commit()
     return plans, TurnReport(
         workflows=len(plans),
         messages=sum(len(plan.consumed) for plan in plans),

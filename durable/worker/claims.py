@@ -76,6 +76,7 @@ class Claims:
         self._reserved = 0
         self._claiming = False
         self._nothing_else_due = False
+        self._turned_away = False
         self._closed = False
         self.made = 0
         """How many claims brought something."""
@@ -111,14 +112,22 @@ class Claims:
         """What lets turns claim what they stage, each of them followed by `receive`."""
         return Take(worker=self._worker, queues=self._queues, lease_for=self._lease_for, room=self.reserve)
 
-    def receive(self, claims: Sequence[Claim]) -> None:
-        """Hold and run what a turn has claimed; its reservation ends. On the turn thread, behind each turn."""
+    def receive(self, claims: Sequence[Claim]) -> bool:
+        """Hold and run what a turn has claimed; its reservation ends. On the turn thread, behind each turn.
+
+        Answers whether the claim loop has to look again: it found no room because of the reservation, and no slot that
+        becomes free may ring for what was not used of it.
+        """
         if claims:
+            self._waiting_since = time.monotonic()
             self._dispatch(claims)
-        if self._reserved:
-            with self._lock:
-                self._reserved = 0
-                self._lock.notify_all()
+        if not self._reserved:
+            return False
+        with self._lock:
+            self._reserved = 0
+            turned_away, self._turned_away = self._turned_away, False
+            self._lock.notify_all()
+        return turned_away
 
     def end_reservations(self, seconds: float) -> None:
         """Reserve nothing any more, and wait for what a turn under way brings, `seconds` at most."""
@@ -161,6 +170,7 @@ class Claims:
         with self._lock:
             room = self.room
             self._nothing_else_due = False  # not known again before this claim has ended
+            self._turned_away = room <= 0 and self._reserved > 0
         if room <= 0:
             return self._wait_for_slots(now)
         found = self._hold(lambda: self._claim(room))
@@ -219,7 +229,9 @@ class Claims:
         return True
 
     def _empty(self) -> bool:
-        return not self._reserved and self._handlers.busy == 0 and self._leases.count == 0
+        with self._lock:  # a reservation under way has not seen the hint that this look may follow
+            reserved = self._reserved
+        return not reserved and self._handlers.busy == 0 and self._leases.count == 0
 
     def _claim(self, limit: int) -> list[Claim]:
         return claiming.claim(worker=self._worker, limit=limit, queues=self._queues, lease_for=self._lease_for)

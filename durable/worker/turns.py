@@ -64,15 +64,19 @@ class Turns:
             report = turn.turn(cache=self._cache, queues=self._queues, limit=BATCH, note=self._noted, take=self._take)
             taken = report.taken
         finally:
-            self._claims.receive(taken)
+            # What may have been taken keeps its room until the next step knows: no suspect starts beside it, and no
+            # burst is over without it.
+            if not self._take.in_doubt and self._claims.receive(taken):
+                self._staged()
         if report.closed:
             self._closed(report.closed)
-        if report.staged > len(taken):
+        if report.staged != len(taken):  # or it is not known: what a former step took is all that it answers
             self._staged()
         return self._pace.idle() if report == TurnReport() else self._pace.worked()
 
     def close(self) -> None:
         """Evict every workflow and take the note away. On the turn thread, at its end."""
+        self._claims.receive(())  # nobody will come to know what was in doubt, and a stop does not wait for it
         self._cache.drop_all()
         if self._note is not None:
             self._note.close()

@@ -30,11 +30,12 @@ class Take:
         self._lease_for = lease_for
         self._room = room
         self._token = uuid.uuid4()
-        self._in_doubt = 0
+        self.in_doubt = False
+        """Whether rows may have been taken by a commit that nobody has heard of."""
 
     def found(self, connection: BaseDatabaseWrapper) -> list[Claim]:
         """What a former try has taken without learning that it committed. Asks nothing when there is no doubt."""
-        if not self._in_doubt:
+        if not self.in_doubt:
             return []
         found = claims.taken_under(connection, self._token, self._worker)
         self.settled()
@@ -46,13 +47,16 @@ class Take:
         staging.stage(connection, rest)
         if not taken:
             return []
-        self._in_doubt = 1
         return staging.stage_taken(connection, taken, token=self._token, worker=self._worker, lease_for=self._lease_for)
+
+    def about_to_commit(self) -> None:
+        """The transaction has written all. An error before this has undone it; one behind it may not have."""
+        self.in_doubt = True
 
     def settled(self) -> None:
         """The transaction has committed, and what it took is known."""
         self._token = uuid.uuid4()
-        self._in_doubt = 0
+        self.in_doubt = False
 
     def _divided(self, plans: Sequence[Plan]) -> tuple[list[NewRow], list[NewRow]]:
         """The rows that are taken, in claim order (higher priority first), and the others. What the same turn cancels
