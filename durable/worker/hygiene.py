@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from contextlib import suppress
+from typing import Any
 
 from django.db import Error as DatabaseFault
 from django.db import connections
@@ -26,7 +28,8 @@ _last_use = _LastUse()
 
 
 def refresh() -> None:
-    """Before work: close connections that are broken, too old by `CONN_MAX_AGE`, or dead after a long rest.
+    """Before work: close connections that are broken, ended by the server, too old by `CONN_MAX_AGE`, or dead after a
+    long rest.
 
     `CONN_MAX_AGE = 0` means "close after each request" and would mean a new connection for each activity here; such
     connections are kept while the thread is busy, and `rest` closes them.
@@ -42,7 +45,7 @@ def refresh() -> None:
             connection.close_if_unusable_or_obsolete()
         elif connection.errors_occurred:
             _close_unless_usable(connection)
-        if connection.connection is not None and idle > PROBE_AFTER:
+        if connection.connection is not None and (idle > PROBE_AFTER or _has_word(connection)):
             _close_unless_usable(connection)
 
 
@@ -94,6 +97,21 @@ def _discard(connection: BaseDatabaseWrapper) -> None:
     if connection.in_atomic_block:
         # Django keeps a closed connection for the atomic block that it believes to be in; a new wrapper knows of none.
         del connections[connection.alias]
+
+
+def _has_word(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the server has said something that nobody asked for: mostly, that this session is over. Costs no round
+    trip; without it the next handler of this thread would meet the end, and lose an attempt to it.
+    """
+    if connection.vendor != "postgresql":
+        return False
+    driver: Any = connection.connection
+    try:
+        socket = select.poll()
+        socket.register(driver.fileno(), select.POLLIN)
+        return bool(socket.poll(0))
+    except (OSError, ValueError, connection.Database.Error):  # closed on this side already
+        return True
 
 
 def _close_unless_usable(connection: BaseDatabaseWrapper) -> None:

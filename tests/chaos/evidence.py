@@ -54,7 +54,7 @@ def assert_journeys_ended_well(labels: dict[uuid.UUID, str]) -> None:
     """All completed; each outcome once; transactional effects exactly once, the others at least once; nothing left."""
     for workflow_id, label in labels.items():
         seen = look.snapshot(workflow_id)
-        assert (seen.status, seen.result) == (WorkflowStatus.COMPLETED, f'"{label} arrived"')
+        assert (seen.status, seen.result) == (WorkflowStatus.COMPLETED, f'"{label} arrived"'), f"{label}: {seen}"
         assert_each_outcome_once(history(workflow_id))
     count = Counter(Entry.objects.values_list("label", flat=True))
     for label in labels.values():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
+from durable.models import FailedAttempt, OutboxRow
 from tests.chaos import evidence
 from tests.chaos.fleet import FULL, Fleet, chance, pass_time, tell, until
 from tests.chaos.test_frozen_worker import Stand
@@ -33,9 +34,9 @@ def sessions() -> int:
 
 
 def end_all_sessions() -> None:
-    """End all but the test's own."""
+    """End all but the test's own, and wait until they are gone."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT pg_terminate_backend(pid) {OTHERS}")
+        cursor.execute(f"SELECT pg_terminate_backend(pid, 5000) {OTHERS}")
 
 
 def test_sessions_that_end_between_two_activities_cost_a_counted_attempt_at_most(
@@ -57,6 +58,19 @@ def test_sessions_that_end_between_two_activities_cost_a_counted_attempt_at_most
     assert sum(evidence.lost_attempts().values()) <= 1
     evidence.assert_nothing_is_left()
     assert worker.stop() == 0
+
+
+def test_a_session_that_ends_while_its_thread_rests_costs_the_next_handler_nothing(plant: Plant) -> None:
+    """BUGLOG C1, C4: before a handler the thread looks whether the server has said good-bye, however short the rest."""
+    definitions = [activities.note, activities.note_async, activities.write_once]
+    with running(concurrency=1):
+        for number in range(4):
+            ids = [plant.enqueue(definition, f"{number}") for definition in definitions]
+            until(lambda: not evidence.open_ones(ids), within=60, stuck=lambda: evidence.what_is_stuck(ids))  # noqa: B023
+            end_all_sessions()
+    assert len(plant.labels()) == 4 * len(definitions)
+    assert set(OutboxRow.objects.values_list("attempts", "deliveries")) == {(1, 1)}
+    assert not FailedAttempt.objects.exists()
 
 
 @pytest.mark.slow
