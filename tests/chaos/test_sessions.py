@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,18 @@ def sessions() -> int:
         return count
 
 
-def end_all_sessions() -> None:
-    """End all but the test's own, and wait until they are gone."""
+def end_all_sessions() -> list[int]:
+    """End all but the test's own; answers which."""
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT pg_terminate_backend(pid, 5000) {OTHERS}")
+        cursor.execute(f"SELECT pid, pg_terminate_backend(pid) {OTHERS}")
+        return [row[0] for row in cursor.fetchall()]
+
+
+def are_gone(ended: list[int]) -> bool:
+    """Whether these sessions are over; ending them only asks for it."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(%s)", [ended])
+        return bool(cursor.fetchone() == (0,))
 
 
 def test_sessions_that_end_between_two_activities_cost_a_counted_attempt_at_most(
@@ -66,11 +75,15 @@ def test_a_session_that_ends_while_its_thread_rests_costs_the_next_handler_nothi
     with running(concurrency=1):
         for number in range(4):
             ids = [plant.enqueue(definition, f"{number}") for definition in definitions]
-            until(lambda: not evidence.open_ones(ids), within=60, stuck=lambda: evidence.what_is_stuck(ids))  # noqa: B023
-            end_all_sessions()
+            until(partial(_ended, ids), within=60, stuck=partial(evidence.what_is_stuck, ids))
+            until(partial(are_gone, end_all_sessions()), within=60, stuck=str)
     assert len(plant.labels()) == 4 * len(definitions)
     assert set(OutboxRow.objects.values_list("attempts", "deliveries")) == {(1, 1)}
     assert not FailedAttempt.objects.exists()
+
+
+def _ended(ids: list[uuid.UUID]) -> bool:
+    return not evidence.open_ones(ids)
 
 
 @pytest.mark.slow
