@@ -72,7 +72,7 @@ class Inline:
         self._cache = cache
         self._slots = slots or settings.concurrency
         self._rng = random.Random(0)
-        self._troubles: Counter[str] = Counter()
+        self._troubles: Counter[Callable[[], object]] = Counter()
 
     def work(self) -> None:
         """Run everything that is due now, until nothing is. Raises `NeverIdle`."""
@@ -118,12 +118,12 @@ class Inline:
         try:
             answer = call()
         except DatabaseFault as error:
-            self._troubles[verb] += 1
-            if classify(error) is Fault.PERMANENT or self._troubles[verb] > PATIENCE:
+            self._troubles[call] += 1
+            if classify(error) is Fault.PERMANENT or self._troubles[call] > PATIENCE:
                 raise
             self._note_fault(verb, error)
             return failed
-        self._troubles[verb] = 0
+        self._troubles[call] = 0
         return answer
 
     def _note_fault(self, verb: str, error: BaseException) -> None:

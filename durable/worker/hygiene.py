@@ -105,12 +105,13 @@ def _has_word(connection: BaseDatabaseWrapper) -> bool:
     """
     if connection.vendor != "postgresql":
         return False
-    driver: Any = connection.connection
+    wrapper: Any = connection
+    driver = wrapper.connection
     try:
         socket = select.poll()
         socket.register(driver.fileno(), select.POLLIN)
         return bool(socket.poll(0))
-    except (OSError, ValueError, connection.Database.Error):  # closed on this side already
+    except (OSError, ValueError, wrapper.Database.Error):  # closed on this side already
         return True
 
 

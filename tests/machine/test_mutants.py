@@ -140,7 +140,7 @@ def test_a_fault_is_found_and_told_as_a_program(machine: type[Machine], monkeypa
     told = "\n".join(program)
     assert "state = Machine()" in program, told
     assert "state.something_is_there(" in told, told
-    assert program[-1] == "state.teardown()", told
+    assert "state.teardown()" in program, told
 
 
 @pytest.mark.slow
