@@ -137,6 +137,7 @@ def test_a_real_worker_in_this_process_meets_the_engines_faults_too() -> None:
     from durable.worker.worker import Worker
 
     handle = plant.lengthy.start(2)
+    plant.slow.enqueue()  # what turns stage they may claim themselves; this is for claims only
     points = ("turn", "claim", "acknowledge")
     with ExitStack() as stack:
         faults = [stack.enter_context(testing.failing(point)) for point in points]
