@@ -14,7 +14,7 @@ from tests.crashpoints.wire import AT_COMMITS, Kind, Place, Point, placed
 FULL = os.environ.get("DURABLE_TEST_FULL") == "1"
 """Whether all points are tried (`.ci/full`), or a sample."""
 
-SAMPLE = 2
+SAMPLE = int(os.environ.get("DURABLE_TEST_SAMPLE", "2"))
 """How many of a kind are in the sample."""
 
 

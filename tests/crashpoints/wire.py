@@ -72,6 +72,7 @@ class Wire:
         self.statement_places: list[Place] = []
         self.commit_places: list[Place] = []
         self.struck = ""
+        self._lost: Any = None
         self.dead = False
         self.on_death: Callable[[], None] = lambda: None
         self._place = place
@@ -92,7 +93,7 @@ class Wire:
         if self._quiet:
             return execute(sql, params, many, context)
         connection: BaseDatabaseWrapper = context["connection"]
-        self._mourn()
+        self._mourn(connection)
         self.statements += 1
         if self._place:
             self.statement_places.append(self._place(sql))
@@ -116,7 +117,7 @@ class Wire:
         if self._quiet:
             real(connection)
         else:
-            self._mourn()
+            self._mourn(connection)
             self._committing(connection, "COMMIT", lambda: real(connection))
 
     def _committing(self, connection: BaseDatabaseWrapper, text: str, commit: Callable[[], Any]) -> Any:
@@ -146,7 +147,14 @@ class Wire:
 
     def _lose(self, connection: BaseDatabaseWrapper, text: str) -> None:
         self.struck = text
-        cut(connection)
+        raw: Any = connection.connection
+        if connection.vendor == "sqlite":
+            # Closed behind its back, the driver's cursors raise what Django does not translate. No file is ever lost
+            # like that; what counts is that nothing more goes over this connection.
+            self._lost = raw
+            raw.rollback()
+        else:
+            cut(connection)
         faults.fail(faults.Fault.LOST)
 
     def _break(self, execute: Callable[..., Any], context: Any, text: str) -> None:
@@ -163,9 +171,12 @@ class Wire:
         cut(connection)
         raise Gone(text)
 
-    def _mourn(self) -> None:
+    def _mourn(self, connection: BaseDatabaseWrapper) -> None:
         if self.dead:
             raise Gone("A dead process talks to the database.")
+        raw: Any = connection.connection
+        if raw is not None and raw is self._lost:
+            faults.fail(faults.Fault.LOST)
 
 
 def _writes_by_itself(connection: BaseDatabaseWrapper, sql: str) -> bool:
