@@ -22,7 +22,7 @@ def take_all_connections(folder: str, label: str) -> str:
     import psycopg
     from django.db import connection
 
-    parameters = connection.get_connection_params()  # type: ignore[attr-defined]
+    parameters = connection.get_connection_params()
     place = {name: parameters[name] for name in ("host", "user", "dbname")}
     activities.note(f"{label} before")
     try:
