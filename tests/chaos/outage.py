@@ -42,7 +42,7 @@ class Site:
             cwd=ROOT,
             env=self._environment,
             check=True,
-            timeout=60,
+            timeout=180,
             stdout=subprocess.PIPE,
             text=True,
         ).stdout

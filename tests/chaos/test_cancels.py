@@ -34,17 +34,17 @@ def test_a_hundred_cancels_at_random_moments_leave_the_pools_at_full_size(
     rng, gate = chance("cancels"), door("full")
     ids = [plant.enqueue(rng.choice(both), rng.randrange(LONGEST_MS)) for _ in range(CANCELS)]
     with running() as (worker, _):
-        until(worker.ready.is_set, within=60, stuck=str)
+        until(worker.ready.is_set, within=180, stuck=str)
         for workflow_id in rng.sample(ids, CANCELS):
             cancel.cancel(workflow_id, reason="enough", actor_text="test")
             pass_time(rng.uniform(0, 0.06))
-        until(lambda: not evidence.open_ones(ids), within=90, stuck=lambda: evidence.what_is_stuck(ids))
-        until(lambda: worker.handlers.busy == worker.leases.count == 0, within=60, stuck=lambda: "slots are busy")
+        until(lambda: not evidence.open_ones(ids), within=180, stuck=lambda: evidence.what_is_stuck(ids))
+        until(lambda: worker.handlers.busy == worker.leases.count == 0, within=180, stuck=lambda: "slots are busy")
         full = [plant.enqueue(activities.pass_gate, "full") for _ in range(SLOTS)]
         gate.wait_for_arrival(SLOTS)
         gate.open()
         full += [plant.enqueue(yard.work_until_stopped_async, 1) for _ in range(2 * SLOTS)]
-        until(lambda: not evidence.open_ones(full), within=60, stuck=lambda: evidence.what_is_stuck(full))
+        until(lambda: not evidence.open_ones(full), within=180, stuck=lambda: evidence.what_is_stuck(full))
     ended = Counter(Workflow.objects.filter(id__in=ids).values_list("status", flat=True))
     tell(f"{CANCELS} cancels of activities: {dict(ended)}")
     assert set(ended) <= {"completed", "cancelled"}

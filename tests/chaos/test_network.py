@@ -42,15 +42,15 @@ def wire(plant: Plant) -> Iterator[Wire]:
 def all_ended(fleet: Fleet, ids: list[uuid.UUID]) -> None:
     until(
         lambda: not evidence.open_ones(ids),
-        within=120,
+        within=300,
         stuck=lambda: f"{evidence.what_is_stuck(ids)}\n{fleet.tails()}",
     )
 
 
-def test_connections_dropped_under_an_idle_worker_are_told_once_for_each_loop(
+def test_connections_dropped_under_an_idle_worker_are_told_at_most_once_for_each_loop(
     plant: Plant, fleet: Fleet, wire: Wire
 ) -> None:
-    """BUGLOG C3: a balancer forgets them, each loop meets a dead one, and takes up work on a new one."""
+    """BUGLOG C3: a balancer forgets them, each loop finds a dead one, and takes up work on a new one."""
     worker = fleet.hire(DURABLE_TEST_PG_SOCKET=str(wire.folder))
     all_ended(fleet, [plant.start(workflows.three, "a")])
     wire.cut()
@@ -63,7 +63,7 @@ def test_connections_dropped_under_an_idle_worker_are_told_once_for_each_loop(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("then", ["all that was sent arrives", "the connections are gone"])
 def test_a_worker_outlives_a_network_that_carries_nothing_and_says_nothing(
     plant: Plant, fleet: Fleet, wire: Wire, tmp_path: Path, then: str
@@ -78,7 +78,7 @@ def test_a_worker_outlives_a_network_that_carries_nothing_and_says_nothing(
     stand.wait_for_arrival(1)
     wire.fall_silent()
     ids = [plant.start(workflows.three, f"d{number}") for number in range(30)]
-    until(lambda: health_of(port)[0] == 503, within=60, stuck=fleet.tails)
+    until(lambda: health_of(port)[0] == 503, within=180, stuck=fleet.tails)
     other = fleet.hire(PLANT_LEASE="1")
     stand.wait_for_arrival(2)
     stand.let_go(1)
@@ -88,7 +88,7 @@ def test_a_worker_outlives_a_network_that_carries_nothing_and_says_nothing(
     wire.carry_on()
     stand.let_go(2)
     all_ended(fleet, [held, *ids])
-    until(lambda: health_of(port) == GREEN, within=60, stuck=lambda: f"{health_of(port)}\n{fleet.tails()}")
+    until(lambda: health_of(port) == GREEN, within=180, stuck=lambda: f"{health_of(port)}\n{fleet.tails()}")
     assert plant.look(held).result == '"c of delivery 2"'
     assert other.stop() == 0
     all_ended(fleet, [plant.start(workflows.three, "e")])

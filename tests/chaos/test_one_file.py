@@ -20,7 +20,7 @@ USERS = 2
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_four_processes_on_one_file_win_each_claim_once_and_no_lock_is_ever_told(
     plant: Plant, fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -37,7 +37,7 @@ def test_four_processes_on_one_file_win_each_claim_once_and_no_lock_is_ever_told
     ids = [workflow_id for user in users for workflow_id in user.result(300)]
     until(
         lambda: not evidence.open_ones(ids),
-        within=400,
+        within=500,
         stuck=lambda: f"{evidence.what_is_stuck(ids)}\n{fleet.tails()}",
     )
     assert [member.stop() for member in crew] == [0] * 4

@@ -77,7 +77,7 @@ def test_start_turn_claim_acknowledge_and_redrive_pass_through_a_pooler(plant: P
     )
     redrive(dead, 1)
     plant.signal(signalled, "go", "home")
-    until(lambda: plant.burst() is not None and not evidence.open_ones([signalled]), within=60, stuck=str)
+    until(lambda: plant.burst() is not None and not evidence.open_ones([signalled]), within=180, stuck=str)
     for workflow_id in (three, single, dead, signalled):
         assert plant.look(workflow_id).status is WorkflowStatus.COMPLETED
     evidence.assert_nothing_is_left()
@@ -95,11 +95,11 @@ def test_workers_behind_a_pooler_lose_nothing_also_with_notify_on(plant: Plant, 
         plant.signal(workflow_id, "go", "home")
     until(
         lambda: not evidence.open_ones(labels),
-        within=120,
+        within=300,
         stuck=lambda: f"{evidence.what_is_stuck(labels)}\n{fleet.tails()}",
     )
     evidence.assert_journeys_ended_well(labels)
-    until(lambda: "wake_up_channel_lost" in crew[1].told, within=60, stuck=fleet.tails)
+    until(lambda: "wake_up_channel_lost" in crew[1].told, within=180, stuck=fleet.tails)
     assert [member.stop() for member in crew] == [0, 0]
     assert "store_trouble" not in fleet.told
     tell(f"{JOURNEYS} workflows behind a pooler that changed the session {pooler.switches} times")

@@ -53,7 +53,7 @@ def test_a_reload_in_mid_handler_gives_the_row_back_uncounted_and_runs_it_with_t
     desk.save()
     stand.wait_for_arrival(1)
     stand.let_go(1)
-    until(lambda: not evidence.open_ones([workflow_id]), within=60, stuck=fleet.tails)
+    until(lambda: not evidence.open_ones([workflow_id]), within=180, stuck=fleet.tails)
     assert plant.look(workflow_id).result == '"a of delivery 1"'
     assert worker.told.count("worker_started") == 2
     assert evidence.lost_attempts() == {}
@@ -74,7 +74,7 @@ def test_a_development_worker_that_is_killed_loses_nothing(
     worker = desk.hire(PLANT_LEASE="1")
     stand.wait_for_arrival(2)
     stand.let_go(2)
-    until(lambda: not evidence.open_ones([workflow_id]), within=60, stuck=fleet.tails)
+    until(lambda: not evidence.open_ones([workflow_id]), within=180, stuck=fleet.tails)
     assert plant.look(workflow_id).result == '"b of delivery 2"'
     assert plant.history(workflow_id).count(EventType.WORKFLOW_COMPLETED) == 1
     evidence.assert_nothing_is_left()

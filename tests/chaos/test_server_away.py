@@ -16,7 +16,7 @@ from tests.chaos.test_frozen_worker import Stand
 pytestmark = [
     pytest.mark.skipif(os.environ.get("DURABLE_TEST_DATABASE") != "postgresql", reason="a server of PostgreSQL's"),
     pytest.mark.slow,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
 ]
 
 AWAY_SECONDS, LONG_AWAY_SECONDS = (60.0, 120.0) if FULL else (3.0, 3.0)
@@ -46,13 +46,13 @@ def test_a_worker_that_starts_without_a_server_waits_red_and_takes_up_work_when_
     port = free_port()
     worker = site.fleet.hire("--health", f"127.0.0.1:{port}")
     try:
-        until(lambda: health_of(port)[0] == 503, within=60, stuck=site.fleet.tails)
-        until(lambda: "can not reach the store" in health_of(port)[1], within=60, stuck=site.fleet.tails)
+        until(lambda: health_of(port)[0] == 503, within=180, stuck=site.fleet.tails)
+        until(lambda: "can not reach the store" in health_of(port)[1], within=180, stuck=site.fleet.tails)
         assert worker.process.poll() is None
     finally:
         site.server.start_again()
-    until(lambda: site.is_completed(workflow_id), within=60, stuck=site.fleet.tails)
-    until(lambda: health_of(port) == GREEN, within=60, stuck=site.fleet.tails)
+    until(lambda: site.is_completed(workflow_id), within=180, stuck=site.fleet.tails)
+    until(lambda: health_of(port) == GREEN, within=180, stuck=site.fleet.tails)
     assert worker.stop() == 0
 
 
@@ -60,16 +60,16 @@ def test_an_idle_worker_outlives_its_server_and_says_so_once_for_each_loop(site:
     """BUGLOG C3, C5."""
     port = free_port()
     worker = site.fleet.hire("--health", f"127.0.0.1:{port}")
-    until(lambda: health_of(port) == GREEN, within=60, stuck=site.fleet.tails)
+    until(lambda: health_of(port) == GREEN, within=180, stuck=site.fleet.tails)
     site.server.stop()
     try:
-        until(lambda: health_of(port)[0] == 503, within=60, stuck=site.fleet.tails)
+        until(lambda: health_of(port)[0] == 503, within=180, stuck=site.fleet.tails)
         pass_time(LONG_AWAY_SECONDS)
     finally:
         site.server.start_again()
-    until(lambda: health_of(port) == GREEN, within=60, stuck=site.fleet.tails)
+    until(lambda: health_of(port) == GREEN, within=180, stuck=site.fleet.tails)
     workflow_id = site.start("plant.three", '["b"]')
-    until(lambda: site.is_completed(workflow_id), within=60, stuck=site.fleet.tails)
+    until(lambda: site.is_completed(workflow_id), within=180, stuck=site.fleet.tails)
     assert worker.stop() == 0
     troubles = [line for line in worker.told.splitlines() if "store_trouble" in line]
     loops = {loop for line in troubles for loop in ("claim", "turn", "lease", "housekeeping") if f"loop={loop}" in line}
@@ -90,16 +90,16 @@ def test_a_handler_that_ends_while_the_server_is_away_is_delivered_again_and_all
     site.server.stop()
     try:
         stand.let_go(1)
-        until(lambda: "give_back_failed" in worker.told, within=60, stuck=site.fleet.tails)
+        until(lambda: "give_back_failed" in worker.told, within=180, stuck=site.fleet.tails)
         pass_time(AWAY_SECONDS)
     finally:
         site.server.start_again()
     stand.wait_for_arrival(2)
     stand.let_go(2)
-    until(lambda: site.is_completed(held), within=60, stuck=site.fleet.tails)
+    until(lambda: site.is_completed(held), within=180, stuck=site.fleet.tails)
     assert site.ask("SELECT result FROM durable_workflow") == [('"c of delivery 2"',)]
     assert site.ask("SELECT count(*) FROM durable_event WHERE type = 'workflow_completed'") == [(1,)]
-    until(lambda: health_of(port) == GREEN, within=60, stuck=site.fleet.tails)
+    until(lambda: health_of(port) == GREEN, within=180, stuck=site.fleet.tails)
     assert worker.stop() == 0
     tell(f"the server was away for {AWAY_SECONDS:g} s, with a handler at work")
 
