@@ -89,12 +89,19 @@ class Person:
 
     def sees(self, *texts: str) -> None:
         """Wait until the page shows one of these texts."""
-        from selenium.common.exceptions import StaleElementReferenceException, TimeoutException
+        from selenium.common.exceptions import TimeoutException, WebDriverException
         from selenium.webdriver.support.ui import WebDriverWait
 
-        wait = WebDriverWait(self.driver, PATIENCE, ignored_exceptions=(StaleElementReferenceException,))
+        def shown(driver: Any) -> bool:
+            try:
+                return any(text in self.text for text in texts)
+            except WebDriverException as error:
+                if _of_a_page_that_was_left(error):
+                    return False
+                raise
+
         try:
-            wait.until(lambda _driver: any(text in self.text for text in texts))
+            WebDriverWait(self.driver, PATIENCE).until(shown)
         except TimeoutException:
             pytest.fail(f"{texts} did not come. {self.driver.current_url} shows:\n{self.text[:3_000]}")
 
@@ -146,7 +153,27 @@ class Person:
         )
         before = self.driver.find_element(By.TAG_NAME, "html")
         element.click()
-        WebDriverWait(self.driver, PATIENCE).until(expected_conditions.staleness_of(before))
+        WebDriverWait(self.driver, PATIENCE).until(lambda driver: _is_gone(before), "the page did not go")
+
+
+def _is_gone(element: Any) -> bool:
+    """Whether the page of this element was left."""
+    from selenium.common.exceptions import WebDriverException
+
+    try:
+        element.is_enabled()
+    except WebDriverException as error:
+        if _of_a_page_that_was_left(error):
+            return True
+        raise
+    return False
+
+
+def _of_a_page_that_was_left(error: Exception) -> bool:
+    """Asked in the very moment of leaving, the driver has another word for it than otherwise."""
+    from selenium.common.exceptions import StaleElementReferenceException
+
+    return isinstance(error, StaleElementReferenceException) or "does not belong to the document" in str(error)
 
 
 def _quoted(text: str) -> str:
