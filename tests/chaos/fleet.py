@@ -15,9 +15,14 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import ROOT
 from tests.rounds import FULL
 from tests.waiting import PATIENCE
+
+only_full = pytest.mark.skipif(not FULL, reason="`.ci/full` does")
+"""What the normal suite has no time for at any size."""
 
 __all__ = [
     "FULL",
@@ -26,6 +31,7 @@ __all__ = [
     "chance",
     "free_port",
     "health_of",
+    "only_full",
     "pass_time",
     "tell",
     "until",

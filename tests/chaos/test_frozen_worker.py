@@ -11,12 +11,12 @@ import pytest
 
 from durable.kernel.events import EventType
 from tests.chaos import evidence
-from tests.chaos.fleet import FULL, Fleet, Member, chance, pass_time, tell, until
+from tests.chaos.fleet import Fleet, Member, chance, only_full, pass_time, tell, until
 from tests.waiting import PATIENCE, in_thread
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
 
-FREEZES = 40 if FULL else 3
+FREEZES = 40
 
 
 class Stand:
@@ -103,6 +103,7 @@ def test_what_a_frozen_worker_does_late_changes_no_row(plant: Plant, fleet: Flee
     assert plant.history(workflow_id).count(EventType.WORKFLOW_COMPLETED) == 1
 
 
+@only_full
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_workers_frozen_at_random_moments_lose_nothing_and_record_nothing_twice(plant: Plant, fleet: Fleet) -> None:

@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from tests.chaos import evidence
-from tests.chaos.fleet import FULL, Fleet, free_port, health_of, pass_time, tell, until
+from tests.chaos.fleet import Fleet, free_port, health_of, only_full, pass_time, tell, until
 from tests.chaos.test_frozen_worker import Stand
 from tests.chaos.wire import Wire, wire_to
 from tests.worker.conftest import Plant
@@ -19,7 +19,7 @@ from tests.worker.plant import activities, workflows
 
 pytestmark = pytest.mark.skipif(os.environ.get("DURABLE_TEST_DATABASE") != "postgresql", reason="no network in SQLite")
 
-SILENT_SECONDS = 120.0 if FULL else 2.0
+SILENT_SECONDS = 120.0
 LOOPS = ("claim", "turn", "lease", "housekeeping")
 STUCK_SOON = """
 import django
@@ -62,6 +62,7 @@ def test_connections_dropped_under_an_idle_worker_are_told_at_most_once_for_each
     assert worker.stop() == 0
 
 
+@only_full
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("then", ["all that was sent arrives", "the connections are gone"])

@@ -17,7 +17,7 @@ from durable.operations import redrive
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests import postgresql
 from tests.chaos import evidence
-from tests.chaos.fleet import FULL, Fleet, tell, until
+from tests.chaos.fleet import FULL, Fleet, only_full, tell, until
 from tests.chaos.pooler import Pooler, pooler_before
 from tests.conftest import ROOT
 from tests.worker.conftest import Plant
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(os.environ.get("DURABLE_TEST_DATABASE") != "post
 
 JOURNEYS = 200 if FULL else 20
 
-SUITE = ("tests/flow", "tests/operations", "tests/client", "tests/store") if FULL else ("tests/flow/test_enqueue.py",)
+SUITE = ("tests/flow", "tests/operations", "tests/client", "tests/store")
 """What passes through the pooler as it is."""
 
 OF_A_SESSION = "not session_that_was_ended and not operators_with_uuid_keys"
@@ -105,6 +105,7 @@ def test_workers_behind_a_pooler_lose_nothing_also_with_notify_on(plant: Plant, 
     tell(f"{JOURNEYS} workflows behind a pooler that changed the session {pooler.switches} times")
 
 
+@only_full
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_suite_of_the_engine_passes_through_a_pooler() -> None:

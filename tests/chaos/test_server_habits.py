@@ -15,7 +15,7 @@ from django.db import connection
 from durable.models import OutboxRow
 from tests import postgresql
 from tests.chaos import evidence
-from tests.chaos.fleet import Fleet, pass_time, tell, until
+from tests.chaos.fleet import Fleet, only_full, pass_time, tell, until
 from tests.chaos.outage import Site
 from tests.chaos.test_frozen_worker import Stand
 from tests.chaos.test_sessions import end_all_sessions
@@ -147,6 +147,7 @@ def small_site(tmp_path: Path) -> Iterator[Site]:
     server.stop()
 
 
+@only_full
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_handler_that_takes_every_session_takes_neither_its_renewal_nor_its_result(

@@ -71,7 +71,7 @@ django.setup()
 from durable.worker.supervisor import Supervisor
 from durable.worker.worker import Worker
 
-Supervisor.__init__.__kwdefaults__["ready_within"] = timedelta(seconds=5)
+Supervisor.__init__.__kwdefaults__["ready_within"] = timedelta(seconds=3)
 run = Worker.run
 
 def hang_once(worker):
