@@ -228,7 +228,7 @@ def test_with_the_channel_cut_work_is_found_by_polling_and_the_loss_is_told_once
         until(lambda: worker.listener.wakes_by is WakesBy.NOTIFICATION)
         until(lambda: look.health().problems == ())
     assert caplog.text.count("wake_up_channel_lost") == 1
-    assert listeners() == []
+    until(lambda: listeners() == [])
 
 
 def _refused(listener: Listener) -> None:
