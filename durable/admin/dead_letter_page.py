@@ -12,6 +12,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from durable import clock
+from durable.activities import BulkVerb
 from durable.admin import attempts, payloads, refusals, wording
 from durable.admin.actions import ACTIONS, Action
 from durable.admin.parts import Button, Fact, Facts, Part, Table, Text
@@ -162,15 +163,23 @@ def _buttons(room: Room, request: HttpRequest, row: Any) -> list[Button]:
     if not allowed:
         return []
     said = {mode: _verdict(row, mode) for mode in {action.mode for action in allowed}}
+    plain_goes = ACTIONS["redrive"] in allowed and said[RedriveMode.ELIGIBLE] == redriving.REDRIVABLE
     return [
         Button(
             label=action.label,
             address=_address(room, action, row),
-            tone="danger" if action.reason == "required" else "",
+            tone=_tone(action, plain_goes=plain_goes),
             refused=_why(said[action.mode], row),
         )
         for action in allowed
     ]
+
+
+def _tone(action: Action, *, plain_goes: bool) -> str:
+    """Force is nothing to reach for where a plain redrive does the same."""
+    if action.verb is BulkVerb.FORCE and plain_goes:
+        return "quiet"
+    return "danger" if action.reason == "required" else ""
 
 
 def _verdict(row: Any, mode: RedriveMode) -> str:

@@ -45,6 +45,7 @@ class Preview:
     failed: bool = False
     capped: bool = False
     could_go: Sequence[int] = ()
+    held: int = 0
 
     @property
     def total_words(self) -> str:
@@ -59,6 +60,11 @@ class Preview:
     def pointless(self) -> bool:
         """Whether it is known that none of them would go."""
         return not (self.failed or self.capped or self.go)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether a workflow may still wait for one of those that would go."""
+        return self.failed or self.capped or self.held > 0
 
     @property
     def overridable(self) -> bool:
@@ -100,6 +106,7 @@ def _preview(asked: Asked) -> Preview:
         if gone:
             refused["row_not_found"] = refused.get("row_not_found", 0) + gone
         go, looked_at, more = len(could_go), len(meant) + gone, ""
+    held = 0 if asked.action.mode is RedriveMode.ELIGIBLE or not go else _held(meant)
     return Preview(
         total=f"{looked_at:,}{more}",
         go=go,
@@ -108,17 +115,22 @@ def _preview(asked: Asked) -> Preview:
             Line(f"{count:,}{more}", refusals.of_code(code), code in OVERRIDABLE)
             for code, count in sorted(refused.items(), key=lambda item: -item[1])
         ],
-        note=_note(asked.action, go, meant),
+        note=_note(asked.action, go, held),
         capped=bool(more),
         could_go=could_go,
+        held=held,
     )
 
 
-def _note(action: Action, go: int, meant: Any) -> str:
+def _held(meant: Any) -> int:
+    """How many have a workflow that still waits for them."""
+    return preview_redrive(meant, mode=RedriveMode.ELIGIBLE).redrivable
+
+
+def _note(action: Action, go: int, held: int) -> str:
     """Of a forced redrive or a discard: how many of those that would go have a workflow that still waits."""
     if action.mode is RedriveMode.ELIGIBLE or not go:
         return ""
-    held = preview_redrive(meant, mode=RedriveMode.ELIGIBLE).redrivable
     return _("Not judged, so that the workflow still waits: %(held)s. Judged: %(judged)s.") % {
         "held": f"{held:,}",
         "judged": f"{max(go - held, 0):,}",

@@ -97,7 +97,9 @@ def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
     parts = [text % count]
     rows: list[Any] = [told.outcome.row for told in done if not isinstance(told.outcome, RedriveRefused)]
     paused = sum(1 for row in rows if row.paused and row.status == "pending")
-    if paused:
+    if paused and len(done) == 1:
+        parts.append(_("It belongs to a paused workflow and runs when that is resumed."))
+    elif paused:
         parts.append(
             ngettext(
                 "%(count)s of them belongs to a paused workflow and runs when that is resumed.",
@@ -107,11 +109,13 @@ def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
             % {"count": f"{paused:,}"}
         )
     judged = sum(1 for told in done if not isinstance(told.outcome, RedriveRefused) and told.outcome.was_judged)
-    if judged and asked.action.verb is BulkVerb.FORCE:
+    if judged and asked.action.verb is BulkVerb.FORCE and len(done) == 1:
+        parts.append(_("It was judged: the workflow has gone on, and what the activity returns is dropped."))
+    elif judged and asked.action.verb is BulkVerb.FORCE:
         parts.append(
             ngettext(
-                "%(count)s of them was judged: the workflow has gone on, and what the activity returns is dropped.",
-                "%(count)s of them were judged: the workflows have gone on, and what these activities return is "
+                "%(count)s of them was judged: its workflow has gone on, and what the activity returns is dropped.",
+                "%(count)s of them were judged: their workflows have gone on, and what these activities return is "
                 "dropped.",
                 judged,
             )

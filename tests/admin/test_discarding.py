@@ -57,6 +57,15 @@ def test_it_asks_what_becomes_of_the_workflow_and_takes_no_other_answer(discarde
     assert status(row) == "failed"
 
 
+def test_it_does_not_ask_where_no_workflow_waits(discarder: Client) -> None:
+    judged = letter(failure_delivered=True)
+    page = choose(discarder, "discard", judged)
+    assert 'name="then"' not in page.text
+    assert choose(discarder, "discard", judged, letter()).text.count('name="then"') == 2
+    (told,) = said(confirm(discarder, page, reason="done"))
+    assert told.startswith("1 dead letter was discarded.")
+
+
 def test_a_second_discard_of_another_form_is_refused_with_what_happened(discarder: Client) -> None:
     """BUGLOG A6."""
     row = letter()

@@ -16,6 +16,7 @@ from durable.kernel.events import EventType
 from durable.models import Event, OutboxRow, Redrive, Workflow
 from durable.operations import redrive, resume
 from durable.outcomes import OutboxStatus, WorkflowStatus
+from tests.admin.conftest import page_of
 from tests.admin.dead_letters import act, choose, confirm, fresh, letter, one_url, records, said, status
 
 pytestmark = pytest.mark.django_db
@@ -84,9 +85,30 @@ def test_a_recorded_outcome_is_passed_by_force_which_says_that_it_was_judged(for
     row = letter()
     records(row, EventType.ACTIVITY_FAILED)
     (told,) = act(forcer, "force_redrive", row, reason="the courier lost it")
-    assert "1 of them was judged" in told
+    assert "It was judged: the workflow has gone on" in told
     assert status(row) == "pending"
     assert (Redrive.objects.get().mode, Redrive.objects.get().was_judged) == ("forced", True)
+
+
+def test_of_several_it_says_how_many_were_judged(forcer: Client) -> None:
+    (told,) = act(forcer, "force_redrive", letter(), letter(failure_delivered=True), reason="the courier lost it")
+    assert "1 of them was judged: its workflow has gone on" in told
+
+
+def test_force_is_no_red_button_beside_a_redrive_that_would_go(staff: Staff) -> None:
+    client = staff(VIEW, "redrive_deadletter", "force_redrive_deadletter")
+    page = client.get(page_of(letter())).text
+    assert "durable-button-quiet" in page
+    assert "durable-button-danger" not in page
+    page = client.get(page_of(letter(failure_delivered=True))).text
+    assert "durable-button-quiet" not in page
+    assert "durable-button-danger" in page
+
+
+def test_force_is_a_red_button_where_a_redrive_is_not_offered(forcer: Client) -> None:
+    page = forcer.get(page_of(letter())).text
+    assert "durable-button-quiet" not in page
+    assert "durable-button-danger" in page
 
 
 def test_judged_by_the_marker_alone_is_refused_and_passed_by_force(staff: Staff) -> None:
@@ -96,7 +118,7 @@ def test_judged_by_the_marker_alone_is_refused_and_passed_by_force(staff: Staff)
     page = choose(client, "redrive", row)
     assert "The workflow was told" in page.text
     assert "nothing to confirm" in page.text
-    assert "“Force redrive” can give them back all the same." in page.text
+    assert "“Force redrive” can give it back all the same." in page.text
     (told,) = said(client.post(one_url(row, "redrive"), {"confirmed": "yes"}, follow=True))
     assert told.startswith("1 was refused. The workflow was told that this activity failed")
     (told,) = act(client, "force_redrive", row, reason="sure")

@@ -57,7 +57,7 @@ def test_a_refusal_is_explained_and_force_passes_it_with_a_reason(person: Enter)
     anna.fill("reason", "the courier lost it")
     assert anna.driver.execute_script(complete)
     anna.press("Force redrive")
-    anna.sees("1 of them was judged")
+    anna.sees("It was judged: the workflow has gone on")
     assert status(row) == "pending"
 
 
@@ -94,7 +94,7 @@ def test_the_back_button_leads_to_a_page_that_says_how_it_stands_now(person: Ent
     anna.sees("1 dead letter was given back")
     anna.driver.back()
     anna.sees("Not a dead letter any more")
-    anna.sees("None of them would go, so there is nothing to confirm.")
+    anna.sees("It would not go, so there is nothing to confirm.")
     assert Redrive.objects.count() == 1
 
 
