@@ -128,9 +128,22 @@ def _read(function: types.FunctionType) -> Iterator[tuple[Finding | None, types.
         if isinstance(target, types.FunctionType):
             yield None, target
         advice = _advice(shown, target, node.func, names)
-        if advice:
+        if advice and not _said_of_what_it_is_called_on(node.func, names):
             call = ast.unparse(node.func)
             yield Finding(function.__qualname__, file, first + node.lineno - 1, f"{call}(...)", advice), None
+
+
+def _said_of_what_it_is_called_on(node: ast.expr, names: dict[str, Any]) -> bool:
+    """Whether the first calls of a chain, as in `async_to_sync(fn)(...)` or `get(...).json()`, are findings already."""
+    while isinstance(node, ast.Attribute | ast.Call):
+        if isinstance(node, ast.Call):
+            shown, target = _resolve(node.func, names)
+            if _advice(shown, target, node.func, names):
+                return True
+            node = node.func
+        else:
+            node = node.value
+    return False
 
 
 def _in_decorator(tree: ast.Module, node: ast.Call) -> bool:

@@ -1,5 +1,5 @@
 """What a look at workflow code finds. BUGLOG R4."""
-# ruff: noqa: ASYNC210, ASYNC230, ASYNC251, DTZ003, DTZ011, PTH123, T201 - the impure calls are what is looked for
+# ruff: noqa: ASYNC210, ASYNC230, ASYNC251, DTZ003, DTZ005, DTZ011, PTH123, SIM115, T201 - the impure calls are what is looked for
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from time import sleep as nap
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.utils import timezone
 
@@ -141,6 +142,20 @@ def test_an_impure_call_is_found_with_its_line_and_advice(function: Any, call, a
     assert advice in found[0].advice
     text = Path(found[0].file).read_text().splitlines()[found[0].line - 1]
     assert call.removesuffix("(...)") in text
+
+
+async def chains():
+    async_to_sync(clock)()
+    datetime.now().date()
+    User.objects.filter(pk=1).order_by("pk").first()
+    Path("notes").open()
+
+
+def test_a_chain_of_calls_is_one_finding():
+    assert [finding.call for finding in findings(chains)] == [
+        "async_to_sync(...)", "datetime.now(...)", "User.objects.filter(...)",
+        "Path('notes').open(...)",
+    ]  # fmt: skip
 
 
 def test_the_function_that_holds_the_call_is_named():
