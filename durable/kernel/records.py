@@ -13,7 +13,7 @@ from typing import Any
 from durable.kernel.hints import resolved
 from durable.kernel.limits import MAX_PAYLOAD_DEPTH
 from durable.kernel.scalars import Converter, too_deep
-from durable.kernel.unwritable import Refusal, mismatch, step
+from durable.kernel.unwritable import Refusal, a, mismatch, step
 
 Fields = Mapping[str, tuple[Any, bool]]
 """Name to (annotation, whether it must be there)."""
@@ -62,7 +62,7 @@ def of_typed_dict(kind: Any, label: str, maker: Maker) -> Converter:
 
     def encode(value: Any, depth: int) -> Any:
         if not isinstance(value, dict):
-            raise mismatch(value, f"a {kind.__name__}")
+            raise mismatch(value, a(kind.__name__))
         if depth > MAX_PAYLOAD_DEPTH:
             raise too_deep()
         written: dict[str, Any] = {}
@@ -101,8 +101,8 @@ def _of_attributes(kind: Any, plan: _Plan, label: str) -> Converter:
         if type(value) is not kind:
             if isinstance(value, kind):
                 shown = type(value).__name__
-                raise Refusal(f"this is a {shown}, and would come back as a {kind.__name__}", _OWN_CLASS)
-            raise mismatch(value, f"a {kind.__name__}")
+                raise Refusal(f"this is {a(shown)}, and would come back as {a(kind.__name__)}", _OWN_CLASS)
+            raise mismatch(value, a(kind.__name__))
         if depth > MAX_PAYLOAD_DEPTH:
             raise too_deep()
         deeper = depth + 1
@@ -122,7 +122,7 @@ def _of_attributes(kind: Any, plan: _Plan, label: str) -> Converter:
 def _reader(kind: Any, plan: _Plan, build: Callable[..., Any]) -> Callable[[Any], Any]:
     def decode(data: Any) -> Any:
         if type(data) is not dict:
-            raise mismatch(data, f"the object of a {kind.__name__}")
+            raise mismatch(data, f"the object of {a(kind.__name__)}")
         read: dict[str, Any] = {}
         for name, item, needed in plan.fields():
             if name in data:

@@ -14,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from durable.kernel.limits import MAX_PAYLOAD_DEPTH
-from durable.kernel.unwritable import ANNOTATE, Refusal, mismatch, short, step, unknown
+from durable.kernel.unwritable import ANNOTATE, Refusal, a, mismatch, short, step, unknown
 
 ANY_SHAPE = "any"
 SHAPE_OF: dict[type, str] = {
@@ -101,7 +101,7 @@ def _native_dict(value: dict[Any, Any], depth: int, cure: str) -> dict[str, Any]
     for key, item in value.items():
         if not isinstance(key, str) or isinstance(key, enum.Enum):
             raise Refusal(
-                f"the key {short(key)} is a {type(key).__name__}; keys without an annotation are text",
+                f"the key {short(key)} is {a(type(key).__name__)}; keys without an annotation are text",
                 "Annotate the mapping (`dict[int, str]`), or use text as keys.",
             )
         try:

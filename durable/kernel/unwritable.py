@@ -42,13 +42,18 @@ def short(value: Any) -> str:
     return shown if len(shown) <= 80 else f"{shown[:60]}…"
 
 
+def a(name: str) -> str:
+    """A name with its article, by its first letter: a list, an int. Those with a U mostly sound like UUID."""
+    return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"
+
+
 def mismatch(value: Any, wanted: str) -> Refusal:
     """The value is not what its annotation says."""
     special = _special(value)
     if special is not None:
         return special
     return Refusal(
-        f"{short(value)} is a {type(value).__name__}, not {wanted}", "Pass such a value, or change the annotation."
+        f"{short(value)} is {a(type(value).__name__)}, not {wanted}", "Pass such a value, or change the annotation."
     )
 
 
@@ -57,7 +62,7 @@ def unknown(value: Any, cure: str) -> Refusal:
     special = _special(value)
     if special is not None:
         return special
-    return Refusal(f"{short(value)} is a {type(value).__qualname__}, which JSON can not carry by itself", cure)
+    return Refusal(f"{short(value)} is {a(type(value).__qualname__)}, which JSON can not carry by itself", cure)
 
 
 def _special(value: Any) -> Refusal | None:
@@ -71,6 +76,6 @@ def _special(value: Any) -> Refusal | None:
             )
         if origin in (("django.db.models.query", "QuerySet"), ("django.db.models.manager", "BaseManager")):
             return Refusal(
-                f"this is a {kind.__name__}", "Pass a list of keys (`list(rows.values_list('pk', flat=True))`)."
+                f"this is {a(kind.__name__)}", "Pass a list of keys (`list(rows.values_list('pk', flat=True))`)."
             )
     return None

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from durable.client.handle import Handle
 from durable.flow import look
 from durable.kernel.events import Event, EventType
+from durable.kernel.unwritable import a
 from durable.testing.errors import NotReplayable
 
 FORMAT = 1
@@ -112,7 +113,7 @@ def _loaded(source: Source) -> tuple[str, Mapping[str, Any]]:
     except (OSError, ValueError) as error:
         raise NotReplayable(f"{origin} can not be read: {error}.") from error
     if not isinstance(data, dict):
-        raise NotReplayable(f"{origin} holds a {type(data).__name__}, not an exported history.")
+        raise NotReplayable(f"{origin} holds {a(type(data).__name__)}, not an exported history.")
     return origin, data
 
 
