@@ -95,6 +95,30 @@ def test_several_processes_in_a_burst_share_the_work_and_run_each_once(plant: Pl
     assert len(labels) == len(set(labels)) == 100
 
 
+def test_a_supervisor_tells_a_terminal_how_many_workers_there_are(
+    plant: Plant, subprocess_environment: dict[str, str]
+) -> None:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "runworker", "--processes", "2"],
+        cwd=ROOT,
+        env=subprocess_environment | {"DJANGO_SETTINGS_MODULE": "tests.worker.plant_settings"},
+        stdin=subprocess.DEVNULL,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    try:
+        shown = b""
+        while b"2 of 2 worker processes" not in shown:
+            shown += os.read(ours, 1_000)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
 def test_sigterm_lets_the_handler_finish_and_exits_0(
     plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]
 ) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
     watch = CodeWatch() if options["reload"] else None
 
     def tick(worker: Worker) -> None:
-        shown.show(worker)
+        shown.show(_tally(worker), worker.complaints())
         if watch is not None and watch.look() is Code.CHANGED:
             worker.stop(Exit.RESTART)
 
@@ -106,9 +107,11 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
         with StopSignals(worker.stop):
             return worker.run()
 
+    shown = _Progress()
     watch = CodeWatch() if options["reload"] else None
 
     def tick(supervisor: Supervisor) -> None:
+        shown.show(f"{len(supervisor.pids)} of {options['processes']} worker processes", supervisor.complaints())
         if watch is not None and watch.look() is Code.CHANGED:
             supervisor.stop(Exit.RESTART)
 
@@ -123,6 +126,7 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
     try:
         return supervisor.run()
     finally:
+        shown.end()
         if health is not None:
             health.close()
 
@@ -142,6 +146,11 @@ def _mode(options: dict[str, Any]) -> Mode:
     return Mode.BURST if options["burst"] else Mode.SERVE
 
 
+def _tally(worker: Worker) -> str:
+    tally = worker.tally
+    return f"{worker.handlers.busy} running, {tally.done} done, {tally.failed} failed, {tally.retried} tried again"
+
+
 def _owns_process() -> bool:
     return threading.current_thread() is threading.main_thread() and Path(sys.argv[0]).name != "pytest"
 
@@ -153,13 +162,11 @@ class _Progress:
         self._terminal = sys.stderr.isatty()
         self._last = ""
 
-    def show(self, worker: Worker) -> None:
+    def show(self, line: str, complaints: Sequence[str]) -> None:
         """Write the line again if it has changed."""
         if not self._terminal:
             return
-        tally = worker.tally
-        line = f"{worker.handlers.busy} running, {tally.done} done, {tally.failed} failed, {tally.retried} tried again"
-        if complaints := worker.complaints():
+        if complaints:
             line = f"{line} ({complaints[0]})"
         if line != self._last:
             sys.stderr.write(f"\r\x1b[2K{line[:118]}")
