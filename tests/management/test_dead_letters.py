@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import subprocess
 import sys
 import uuid
@@ -83,6 +85,28 @@ def test_a_recorded_outcome_is_refused_and_passed_by_force(outcome: str) -> None
 def _redriven_in_words(outcome: str) -> str:
     letter = dead(history("activity_scheduled 1", f"activity_{outcome} 1"))
     return Ran("redrive", str(letter.workflow_id), "1", *FORCE).out
+
+
+@pytest.mark.parametrize(
+    "arguments", [["redrive", "{id}", "1"], ["redrive", "--all"], ["discard", "{id}", "1", *REASON]]
+)
+def test_a_refusal_is_said_once_on_stderr_and_kept_in_other_logs(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    letter = dead(history(status="completed"))
+    kept = io.StringIO()
+    handlers: list[logging.Handler] = [logging.StreamHandler(), logging.StreamHandler(kept)]
+    for handler in handlers:
+        logging.getLogger().addHandler(handler)
+    try:
+        ran = Ran(*(argument.format(id=letter.workflow_id) for argument in arguments))
+    finally:
+        for handler in handlers:
+            logging.getLogger().removeHandler(handler)
+    assert ran.code == 1
+    assert "workflow_terminal" in ran.said + ran.out
+    assert f"{arguments[0]}.refused" in kept.getvalue()
+    assert capsys.readouterr().err == ""
 
 
 def test_an_unknown_workflow_or_number_has_no_such_row() -> None:

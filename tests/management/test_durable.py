@@ -170,9 +170,10 @@ def test_a_signal_is_accepted_with_its_payload(shop: dict[str, Any]) -> None:
 def test_cancel_says_what_it_did_and_refuses_what_is_over(shop: dict[str, Any]) -> None:
     """BUGLOG N2, N5."""
     workflow = started()
-    asked = Ran("cancel", str(workflow.pk), "--reason", "customer called", "--json")
+    asked = Ran("cancel", str(workflow.pk), "--reason", "customer called", "--actor", "anna", "--json")
     assert (asked.code, asked.data["answer"], asked.data["status"]) == (0, "asked", "running")
-    assert Message.objects.filter(kind="cancel").count() == 1
+    told = json.loads(Message.objects.get(kind="cancel").payload)
+    assert (told["reason"], told["actor"]) == ("customer called", "anna")
     Ran("terminate", str(workflow.pk), "--reason", "stuck")
     over = Ran("cancel", str(workflow.pk))
     assert (over.code, over.out.strip()) == (1, "Already over: it is cancelled.")
@@ -241,6 +242,14 @@ def test_show_tells_state_pending_work_and_history(shop: dict[str, Any]) -> None
     assert "shop.charge" in text
     assert "the bank is closed" in text
     assert "workflow_started" in text
+
+
+def test_show_calls_a_dead_letter_so_and_leaves_the_data_as_stored() -> None:
+    row = factories.DeadLetterFactory()
+    ran, text = Ran("show", str(row.workflow_id), "--json"), Ran("show", str(row.workflow_id)).out
+    assert ran.data["pending"][0]["status"] == "failed"
+    assert "dead letter" in text
+    assert "failed" not in text
 
 
 def test_show_pages_through_a_long_history() -> None:

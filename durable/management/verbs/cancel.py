@@ -6,8 +6,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.client.find import get_workflow
-from durable.management.verbs.answer import Answer, Exit, Verb
+from durable.flow.cancel import cancel
+from durable.flow.steps import actors
+from durable.kernel.limits import MAX_REASON_LENGTH
+from durable.kernel.options import check_text
+from durable.management.verbs.answer import Answer, Exit, Verb, workflow_id
 from durable.outcomes import CancelAnswer
 
 _WORDS = {
@@ -21,16 +24,20 @@ _WORDS = {
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument("--reason", default="", help="becomes part of the history")
+    parser.add_argument("--actor", default="", help="who asks for it")
 
 
 def _run(options: dict[str, Any]) -> Answer:
-    handle = get_workflow(options["id"])
-    outcome = handle.cancel(reason=options["reason"])
+    found = workflow_id(options["id"])
+    if options["reason"]:
+        check_text("reason", options["reason"], MAX_REASON_LENGTH)
+    _, actor_text = actors.identify(options["actor"] or None)
+    outcome = cancel(found, reason=options["reason"], actor_text=actor_text)
     words = _WORDS[outcome.answer]
     if outcome.answer is CancelAnswer.ALREADY_OVER and outcome.status is not None:
         words = f"Already over: it is {outcome.status.value}."
     data = {
-        "id": str(handle.id),
+        "id": str(found),
         "answer": outcome.answer.value,
         "status": outcome.status.value if outcome.status else None,
     }

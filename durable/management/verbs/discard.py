@@ -35,10 +35,12 @@ def _run(options: dict[str, Any]) -> Answer:
         raise WrongUsage("discard needs --reason TEXT: say why, it becomes part of the audit.")
     actor = letters.actor(options)
     if one is not None:
-        done = discard(*one, reason=options["reason"], then=options["then"], actor=actor)
+        with letters.refusals_said_once():
+            done = discard(*one, reason=options["reason"], then=options["then"], actor=actor)
         return letters.one_done(done, _DISCARDED)
     change = partial(discard_many, reason=options["reason"], then=options["then"], actor=actor)
-    return letters.many_done(letters.wanted(options), change, _DISCARDED)
+    with letters.refusals_said_once():
+        return letters.many_done(letters.wanted(options), change, _DISCARDED)
 
 
 VERB = Verb("close dead letters for good; a workflow that still waits is told", _add_arguments, _run)

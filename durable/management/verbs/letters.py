@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from django.contrib.auth import get_user_model
@@ -104,6 +107,36 @@ def plain_row(row: OutboxRow) -> dict[str, Any]:
         "dead_lettered_at": row.dead_lettered_at.isoformat() if row.dead_lettered_at else None,
         "due": row.visible_after.isoformat(),
     }
+
+
+@contextmanager
+def refusals_said_once() -> Iterator[None]:
+    """Keep the log lines of refusals off stderr: the answer names each with its code. Other handlers get them."""
+    here = [
+        handler
+        for handler in (*_handlers(logging.getLogger("durable.flow")), logging.lastResort)
+        if getattr(handler, "stream", None) in (sys.stderr, sys.__stderr__)
+    ]
+    for handler in here:
+        assert handler is not None
+        handler.addFilter(_is_no_refusal)
+    try:
+        yield
+    finally:
+        for handler in here:
+            assert handler is not None
+            handler.removeFilter(_is_no_refusal)
+
+
+def _handlers(logger: logging.Logger | None) -> Iterator[logging.Handler]:
+    while logger is not None:
+        yield from logger.handlers
+        logger = logger.parent if logger.propagate else None
+
+
+def _is_no_refusal(record: logging.LogRecord) -> bool:
+    said = str(record.msg)  # a text, or structlog's fields, as the host has configured
+    return "redrive.refused" not in said and "discard.refused" not in said
 
 
 def one_done(done: Done, done_word: str) -> Answer:

@@ -30,10 +30,12 @@ def _run(options: dict[str, Any]) -> Answer:
         raise WrongUsage("--force needs --reason TEXT: say why, it becomes part of the audit.")
     actor = letters.actor(options)
     if one is not None:
-        done = redrive(*one, mode=mode, actor=actor, reason=options["reason"])
+        with letters.refusals_said_once():
+            done = redrive(*one, mode=mode, actor=actor, reason=options["reason"])
         return letters.one_done(done, _REDRIVEN)
     change = partial(redrive_many, mode=mode, actor=actor, reason=options["reason"])
-    return letters.many_done(letters.wanted(options), change, _REDRIVEN)
+    with letters.refusals_said_once():
+        return letters.many_done(letters.wanted(options), change, _REDRIVEN)
 
 
 VERB = Verb("give dead letters back to the workers; refused ones are named with their reason", _add_arguments, _run)

@@ -21,7 +21,7 @@ from durable.management.verbs.answer import (
     table,
     workflow_id,
 )
-from durable.outcomes import Failure, Snapshot
+from durable.outcomes import Failure, OutboxStatus, Snapshot
 
 _MOST = 50_000
 _LONGEST = 160
@@ -114,7 +114,7 @@ def _pending_lines(pending: Sequence[look.PendingRow]) -> list[str]:
         (
             row.ordinal,
             row.activity,
-            row.status.value + (", cancel asked, not yet seen" if row.cancel_asked else ""),
+            _status(row),
             f"{row.attempts}/{row.attempt_budget}",
             row.deliveries,
             f"{row.due:%Y-%m-%d %H:%M:%S}Z",
@@ -124,6 +124,11 @@ def _pending_lines(pending: Sequence[look.PendingRow]) -> list[str]:
         for row in pending
     ]
     return table(["#", "ACTIVITY", "STATUS", "ATTEMPTS", "DELIVERIES", "DUE", "WORKER", "LAST ERROR"], rows)
+
+
+def _status(row: look.PendingRow) -> str:
+    words = "dead letter" if row.status is OutboxStatus.FAILED else row.status.value
+    return f"{words}, cancel asked, not yet seen" if row.cancel_asked else words
 
 
 def _history_lines(events: Sequence[Event]) -> list[str]:
