@@ -41,6 +41,7 @@ def bulk_list(room: Any) -> dict[str, Any]:
             {
                 "address": room.progress_address(row.pk),
                 "label": _label(job),
+                "words": "" if job is None else "; ".join([*in_words(job.wanted), *filter(None, [job.reason])]),
                 "who": "" if job is None else job.actor_text,
                 "status": wording.workflow_status(row.status, blocked_reason=row.blocked_reason),
                 "created": wording.moment_and_distance(row.created_at, now),

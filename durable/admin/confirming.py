@@ -14,7 +14,6 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.utils.html import format_html
 from django.utils.translation import gettext as _
 
 from durable import clock
@@ -68,12 +67,7 @@ def ask(
     if handed.how == "before":
         messages.info(request, _("This was already done: the same form has begun this work before."))
     else:
-        messages.success(
-            request,
-            format_html(
-                '{} <a href="{}">{}</a>', _("The work was handed to the workers."), progress, _("See how far it is.")
-            ),
-        )
+        messages.success(request, _("The work was handed to the workers. This page shows how far it is."))
     return HttpResponseRedirect(progress)
 
 

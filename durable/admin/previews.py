@@ -131,6 +131,10 @@ def _note(action: Action, go: int, held: int) -> str:
     """Of a forced redrive or a discard: how many of those that would go have a workflow that still waits."""
     if action.mode is RedriveMode.ELIGIBLE or not go:
         return ""
+    if go == 1:
+        if held:
+            return _("Its workflow still waits for it.")
+        return _("It was judged: its workflow does not wait for it any more.")
     return _("Not judged, so that the workflow still waits: %(held)s. Judged: %(judged)s.") % {
         "held": f"{held:,}",
         "judged": f"{max(go - held, 0):,}",

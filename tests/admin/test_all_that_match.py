@@ -17,6 +17,7 @@ from django.urls import reverse
 from durable.activities import QUEUE, BulkJob, BulkVerb, change_some_dead_letters
 from durable.admin import carrying_out
 from durable.models import OutboxRow, Redrive, Workflow
+from durable.operations import pause
 from durable.outcomes import Cause, DeadLetterFilter
 from durable.testing import drain, failing
 from durable.workflows import change_dead_letters
@@ -153,9 +154,24 @@ def test_the_work_is_found_again_from_the_list_and_from_its_workflow(root: Clien
     path = answer.wsgi_request.path
     overview = reverse("admin:durable_deadletter_bulk_list")
     assert overview in root.get(list_url()).text
-    assert path in root.get(overview).text
+    found = root.get(overview).text
+    assert path in found
+    assert "paid by hand" in found
+    assert "At most the newest" not in found
     work = Workflow.objects.get(type=change_dead_letters.name)
     assert path in root.get(reverse("admin:durable_workflow_change", args=[work.pk])).text
+
+
+@pytest.mark.usefixtures("few_at_once")
+def test_paused_work_is_not_called_under_way(root: Client) -> None:
+    for _ in range(3):
+        resting()
+    answer = confirm(root, choose(root, "redrive"))
+    assert said(answer) == ["The work was handed to the workers. This page shows how far it is."]
+    pause(Workflow.objects.get(type=change_dead_letters.name).pk)
+    text = root.get(answer.wsgi_request.path).text
+    assert "It is paused: its workflow has to be resumed." in text
+    assert "It is under way" not in text
 
 
 @pytest.mark.usefixtures("few_at_once")

@@ -35,7 +35,9 @@ def test_a_workflow_that_waits_is_told_what_was_chosen(discarder: Client, then: 
 def test_a_judged_one_is_only_closed(discarder: Client) -> None:
     row = letter(failure_delivered=True)
     page = choose(discarder, "discard", row)
-    assert "Not judged, so that the workflow still waits: 0. Judged: 1." in page.text
+    assert "It was judged: its workflow does not wait for it any more." in page.text
+    several = choose(discarder, "discard", row, letter(failure_delivered=True), letter())
+    assert "Not judged, so that the workflow still waits: 1. Judged: 2." in several.text
     act(discarder, "discard", row, reason="done")
     assert status(row) == "cancelled"
     assert not Message.objects.exists()
