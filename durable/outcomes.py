@@ -233,6 +233,8 @@ class TurnReport:
     staged: int = 0
     closed: int = 0
     deferred: int = 0
+    left: int = 0
+    """Nothing was done, but so many are due and left for a moment to a process that may have them in memory."""
     taken: Sequence[Claim] = ()
     """What was staged and is this process's delivery already."""
 

@@ -18,7 +18,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.conf import settings
 from durable.errors import NotRegistered, PoisonTurn, WorkflowBlocked
 from durable.flow import transaction
-from durable.flow.steps import closing, feeding, poison
+from durable.flow.steps import choosing, closing, feeding, poison
+from durable.flow.steps.choosing import Choice
 from durable.flow.steps.plan import Plan, Terms
 from durable.flow.steps.taking import Take
 from durable.flow.transaction import Patience, Waits
@@ -28,7 +29,7 @@ from durable.kernel.execution import Execution, Limits
 from durable.kernel.registry import registry
 from durable.logs import get_logger
 from durable.outcomes import Claim, OutboxStatus, TurnReport, WorkflowStatus
-from durable.store import due, history, messages, outbox, staging, together, work_items, workflows
+from durable.store import history, messages, outbox, staging, together, work_items, workflows
 from durable.store.messages import DueMessage
 from durable.store.workflows import LockedWorkflow
 
@@ -64,7 +65,13 @@ class _Batch:
 
 
 def turn(
-    *, cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note, take: Take | None = None
+    *,
+    cache: Cache,
+    queues: tuple[str, ...] | None,
+    limit: int,
+    note: Note,
+    take: Take | None = None,
+    shared: bool = False,
 ) -> TurnReport:
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
 
@@ -72,35 +79,44 @@ def turn(
     of exactly the messages that were read. `note` is told whose code is about to run, and `None` afterwards: a turn
     that kills its process leaves its name there. Any error drops every coroutine of the batch and is raised; retryable
     ones are tried again, from cold, before that. Workflows with counted poison turns are turned alone. With `take`,
-    staged rows may be deliveries of this process from the beginning; the report has them.
+    staged rows may be deliveries of this process from the beginning; the report has them. With `shared`, other
+    processes may have in memory what this one would replay: that is left to them for a moment.
     """
-    return transaction.retried(partial(_turn_once, cache, queues, limit, note, take))
+    return transaction.retried(partial(_turn_once, cache, queues, limit, note, take, shared=shared))
 
 
-def _turn_once(cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note, take: Take | None) -> TurnReport:
+def _turn_once(
+    cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note, take: Take | None, *, shared: bool
+) -> TurnReport:
     if take is not None and (found := transaction.reading(take.found)):
         return TurnReport(taken=tuple(found))
-    candidates = transaction.reading(partial(_candidates, queues=queues, limit=limit))
+    choice = transaction.reading(partial(choosing.choose, cache=cache, queues=queues, limit=limit, shared=shared))
+    candidates = list(choice.waited)
     report = TurnReport()
-    # Preparing costs more than looking: the second half is prepared only when others hold all of the first.
+    # Preparing costs more than looking: the second half is prepared only when others hold, or have, all of the first.
     while candidates and report == TurnReport():
-        report = _turn_some(cache, candidates[:limit], limit, note, take)
+        report = _turn_some(cache, candidates[:limit], choice, limit, note, take)
         del candidates[:limit]
     if take is not None:
         take.settled()
-    return report
+    return TurnReport(left=len(choice.left)) if report == TurnReport() else report
 
 
-def _turn_some(cache: Cache, candidates: list[uuid.UUID], limit: int, note: Note, take: Take | None) -> TurnReport:
+def _turn_some(
+    cache: Cache, candidates: list[uuid.UUID], choice: Choice, limit: int, note: Note, take: Take | None
+) -> TurnReport:
     batch = _Batch()
+    plans: list[Plan] = []
+    report = TurnReport()
     try:
-        transaction.reading(lambda connection: _prepare(connection, cache, candidates, batch, note))
+        transaction.reading(lambda connection: _prepare(connection, cache, candidates, choice, batch, note))
         chosen = [owner for owner in candidates if owner not in batch.overran]
-        plans, report = transaction.own(
-            lambda connection: _turn(connection, chosen, batch, limit, note, take),
-            patience=Patience.ONCE,
-            waits=Waits.LATER,
-        )
+        if chosen:
+            plans, report = transaction.own(
+                lambda connection: _turn(connection, chosen, batch, limit, note, take),
+                patience=Patience.ONCE,
+                waits=Waits.LATER,
+            )
     except BaseException:
         note(None)
         batch.drop(cache)
@@ -127,18 +143,16 @@ def _keep(cache: Cache, batch: _Batch, plans: Sequence[Plan]) -> None:
     batch.drop(cache)
 
 
-def _candidates(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None, limit: int) -> list[uuid.UUID]:
-    """Who has something due, earliest first. Deeper than the batch, so that what others hold does not hide the rest."""
-    found = due.owners(connection, messages=limit * 4, timers=limit * 2, queues=queues)
-    found.sort(key=lambda entry: entry[1])
-    return list(dict.fromkeys(owner for owner, _ in found))[: limit * 2]
-
-
 def _prepare(
-    connection: BaseDatabaseWrapper, cache: Cache, candidates: list[uuid.UUID], batch: _Batch, note: Note
+    connection: BaseDatabaseWrapper,
+    cache: Cache,
+    candidates: list[uuid.UUID],
+    choice: Choice,
+    batch: _Batch,
+    note: Note,
 ) -> None:
     """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates`
-    all but one if that one has to be turned alone.
+    what is left to others, and all but one if that one has to be turned alone.
     """
     looked = workflows.look(connection, candidates)
     suspected = {owner for owner, workflow in looked.items() if workflow.poison_turns}
@@ -146,9 +160,8 @@ def _prepare(
         del candidates[1:]
     else:
         candidates[:] = [owner for owner in candidates if owner not in suspected]
-    cold: list[LockedWorkflow] = []
-    events = 0
-    for owner in list(candidates):
+    missing: list[LockedWorkflow] = []
+    for owner in candidates:
         workflow = looked.get(owner)
         if workflow is None or not _is_turnable(workflow):
             continue
@@ -158,11 +171,16 @@ def _prepare(
             batch.seen[owner] = execution.last_seq
             continue
         cache.drop(owner)
-        length = workflow.last_seq - workflow.lease_seq
-        if cold and events + length > _COLD_EVENTS:
-            candidates.remove(owner)  # stays due, and comes first in the next batch
+        missing.append(workflow)
+    begun = [workflow.id for workflow in missing if _length(workflow) > 1]
+    left = choice.leave(begun, beside=len(begun) < len(candidates))
+    cold: list[LockedWorkflow] = []
+    events = 0
+    for workflow in missing:
+        if workflow.id in left or (cold and events + _length(workflow) > _COLD_EVENTS):
+            candidates.remove(workflow.id)  # stays due, and comes first in a later batch
             continue
-        events += length
+        events += _length(workflow)
         cold.append(workflow)
     histories, unreadable = history.read_leases(connection, [workflow.id for workflow in cold])
     for workflow in cold:
@@ -175,6 +193,11 @@ def _prepare(
         else:
             batch.seen[workflow.id] = workflow.last_seq
             batch.verdicts[workflow.id] = WorkflowBlocked(f"The history can not be replayed: {problem}.")
+
+
+def _length(workflow: LockedWorkflow) -> int:
+    """How many events its current run has; the first one is its start's."""
+    return workflow.last_seq - workflow.lease_seq + 1
 
 
 def _is_turnable(workflow: LockedWorkflow) -> bool:

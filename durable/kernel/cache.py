@@ -31,6 +31,9 @@ class Cache:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __contains__(self, workflow_id: uuid.UUID) -> bool:
+        return workflow_id in self._kept
+
     def get(self, workflow_id: uuid.UUID) -> Execution | None:
         """The execution of a workflow, if it is here. It stays here: put it again after the commit, or drop it."""
         execution = self._kept.get(workflow_id)

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
-from durable.models.fields import moment_from_database
 from durable.store import sql
 
 _DUE = """
-SELECT workflow_id, {earliest} FROM (
+SELECT workflow_id, {told_for} FROM (
     SELECT m.workflow_id, m.visible_at FROM durable_message m{join}
     WHERE NOT m.parked AND m.visible_at <= {now}{of_message}
     ORDER BY m.visible_at, m.id LIMIT {messages}
 ) AS told GROUP BY workflow_id
 UNION ALL
-SELECT id, {wake_at} FROM (
+SELECT id, {woken_for} FROM (
     SELECT id, wake_at FROM durable_workflow
     WHERE wake_at IS NOT NULL AND wake_at <= {now}{of_timer}
     ORDER BY wake_at LIMIT {timers}
@@ -28,13 +26,14 @@ SELECT id, {wake_at} FROM (
 
 def owners(
     connection: BaseDatabaseWrapper, *, messages: int, timers: int, queues: tuple[str, ...] | None
-) -> list[tuple[uuid.UUID, datetime]]:
-    """Workflows with a due message that is not parked, or whose `wake_at` has come, each with the moment; looked for at
-    most `messages` messages and `timers` wake-ups deep, earliest first. One may come twice. One statement, no locks.
+) -> list[tuple[uuid.UUID, float]]:
+    """Workflows with a due message that is not parked, or whose `wake_at` has come, each with the seconds since then;
+    looked for at most `messages` messages and `timers` wake-ups deep, earliest first. One may come twice. One
+    statement, no locks.
     """
     now, now_params = clock.now_sql(connection)
     join = of_message = of_timer = ""
-    told, woken = list(now_params), list(now_params)
+    told, woken = [*now_params, *now_params], [*now_params, *now_params]
     if queues is not None:
         join = " JOIN durable_workflow w ON w.id = m.workflow_id"
         condition, params = sql.among(connection, "w.queue", queues)
@@ -42,8 +41,8 @@ def owners(
         condition, params = sql.among(connection, "queue", queues)
         of_timer, woken = f" AND {condition}", [*woken, *params]
     statement = _DUE.format(
-        earliest=sql.moment(connection, "min(visible_at)"),
-        wake_at=sql.moment(connection, "wake_at"),
+        told_for=sql.seconds_since(connection, "min(visible_at)", now),
+        woken_for=sql.seconds_since(connection, "wake_at", now),
         now=now,
         join=join,
         of_message=of_message,
@@ -51,9 +50,4 @@ def owners(
         messages=int(messages),
         timers=int(timers),
     )
-    found = []
-    for owner, due in sql.fetch(connection, statement, [*told, *woken]):
-        moment = moment_from_database(due)
-        assert moment is not None
-        found.append((sql.as_uuid(owner), moment))
-    return found
+    return [(sql.as_uuid(owner), seconds) for owner, seconds in sql.fetch(connection, statement, [*told, *woken])]

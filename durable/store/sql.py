@@ -96,6 +96,13 @@ def moment(connection: BaseDatabaseWrapper, column: str) -> str:
     return f"({column} AT TIME ZONE 'UTC')" if is_postgresql(connection) else column
 
 
+def seconds_since(connection: BaseDatabaseWrapper, column: str, now: str) -> str:
+    """Seconds from a moment to another one, as a float in a select list."""
+    if is_postgresql(connection):
+        return f"EXTRACT(EPOCH FROM {now} - {column})::float8"
+    return f"(julianday({now}) - julianday({column})) * 86400.0"
+
+
 def locking(connection: BaseDatabaseWrapper, strength: str) -> str:
     """The end of a SELECT that locks its rows (`NO KEY UPDATE`, `UPDATE SKIP LOCKED`, …). SQLite has one lock for all
     writers, which the transaction holds already.

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from durable.flow import turn
+from durable.flow.steps.choosing import LEFT_FOR
 from durable.kernel.cache import Cache
 from durable.outcomes import Claim, TurnReport
 from durable.worker.claims import Claims
@@ -61,7 +62,9 @@ class Turns:
             self._note = self._make_note()
         taken: Sequence[Claim] = ()
         try:
-            report = turn.turn(cache=self._cache, queues=self._queues, limit=BATCH, note=self._noted, take=self._take)
+            report = turn.turn(
+                cache=self._cache, queues=self._queues, limit=BATCH, note=self._noted, take=self._take, shared=True
+            )
             taken = report.taken
         finally:
             # What may have been taken keeps its room until the next step knows: no suspect starts beside it, and no
@@ -72,6 +75,8 @@ class Turns:
             self._closed(report.closed)
         if report.staged != len(taken):  # or it is not known: what a former step took is all that it answers
             self._staged()
+        if report.left:
+            return min(LEFT_FOR, self._pace.idle())
         return self._pace.idle() if report == TurnReport() else self._pace.worked()
 
     def close(self) -> None:

@@ -20,10 +20,11 @@ STARTED_AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 class Driver:
-    """One worker's hands. `warm=False` turns every workflow from cold."""
+    """One worker's hands; with `cached=0` it turns every workflow from cold, with `shared` it is one of several."""
 
-    def __init__(self, *, name: str = "driver", cached: int = 1000) -> None:
+    def __init__(self, *, name: str = "driver", cached: int = 1000, shared: bool = False) -> None:
         self.name = name
+        self.shared = shared
         self.cache = Cache(cached)
         self.noted: list[uuid.UUID | None] = []
 
@@ -50,7 +51,7 @@ class Driver:
 
     def turn(self, limit: int = 50) -> TurnReport:
         """One batch of turns."""
-        return turn.turn(cache=self.cache, queues=None, limit=limit, note=self.noted.append)
+        return turn.turn(cache=self.cache, queues=None, limit=limit, note=self.noted.append, shared=self.shared)
 
     def claim(self, limit: int = 50, lease_for: timedelta = LEASE) -> list[Claim]:
         """Claim what is due."""

@@ -144,7 +144,7 @@ def test_a_fault_is_found_and_told_as_a_program(machine: type[Machine], monkeypa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("mutate", FAULTS, ids=lambda mutate: mutate.__name__.strip("_"))
 def test_every_fault_of_these_is_found(machine: type[Machine], mutate: Mutate, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found(machine, FAULTS[mutate], mutate, monkeypatch)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -47,7 +48,7 @@ def test_a_taken_port_is_said_and_not_crashed_on(taken_port: int, environment: d
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert answer.returncode == 1
     assert f"Port {taken_port} is taken" in answer.stderr
@@ -65,6 +66,8 @@ def test_the_open_shop_shows_itself_and_leaves_no_process_behind(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        # A shell that runs the suite in the background has told everybody to ignore Ctrl-C.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     assert shop.stdout is not None
     try:
@@ -83,7 +86,7 @@ def test_the_open_shop_shows_itself_and_leaves_no_process_behind(
         assert again
     finally:
         shop.send_signal(number)
-        last, _ = shop.communicate(timeout=60)
+        last, _ = shop.communicate(timeout=180)
     assert shop.returncode == 0, last
     assert "The shop is closed." in last
     with pytest.raises(ProcessLookupError):

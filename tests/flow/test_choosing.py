@@ -1,0 +1,192 @@
+"""Several processes turn what is due: each keeps to what it has in memory, and nobody waits long for that."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models import F
+
+from durable.flow import signal, turn
+from durable.flow.steps import choosing
+from durable.models import Message, Workflow
+from durable.outcomes import TurnReport
+from durable.worker.claims import Claims
+from durable.worker.turns import Turns
+from durable.worker.wakeup import Pace
+from tests.flow import cases
+from tests.flow.driver import Driver, history, workflow
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def mine() -> Driver:
+    return Driver(name="mine", shared=True)
+
+
+@pytest.fixture
+def other() -> Driver:
+    return Driver(name="other", shared=True)
+
+
+@pytest.fixture(autouse=True)
+def moments_are_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is: what a test has just written is young until the test lets time pass."""
+    monkeypatch.setattr(choosing, "LEFT_FOR", 1000.0)
+    monkeypatch.setattr(choosing, "LEFT_BESIDE_OTHERS_FOR", 10_000.0)
+    monkeypatch.setattr(choosing, "WARM_IS_WORTH", 50_000.0)
+
+
+def let_pass(seconds: float, *owners: uuid.UUID) -> None:
+    """What waits for these workflows has waited so much longer."""
+    span = timedelta(seconds=seconds)
+    Message.objects.filter(workflow_id__in=owners).update(visible_at=F("visible_at") - span)
+    Workflow.objects.filter(id__in=owners, wake_at__isnull=False).update(wake_at=F("wake_at") - span)
+
+
+def waiting(driver: Driver, count: int = 1) -> list[uuid.UUID]:
+    """Workflows that this driver has in memory, each with a signal to read."""
+    owners = [driver.start(cases.signalled) for _ in range(count)]
+    assert driver.turn().workflows == count
+    for owner in owners:
+        signal.signal(owner, "go", payload='"home"')
+    return owners
+
+
+def count_replays(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
+    replayed: list[uuid.UUID] = []
+    real = turn._replay
+
+    def replay(workflow: Any, *rest: Any) -> None:
+        replayed.append(workflow.id)
+        real(workflow, *rest)
+
+    monkeypatch.setattr(turn, "_replay", replay)
+    return replayed
+
+
+def test_what_another_process_has_in_memory_is_left_to_it(
+    mine: Driver, other: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [owner] = waiting(other)
+    replayed = count_replays(monkeypatch)
+    assert mine.turn() == TurnReport(left=1)
+    assert other.turn().closed == 1
+    assert replayed == []
+    assert history(owner)[-1] == "workflow_completed"
+
+
+def test_and_taken_when_it_does_not_come(mine: Driver, other: Driver) -> None:
+    [owner] = waiting(other)
+    let_pass(2000, owner)
+    assert mine.turn().closed == 1
+    assert workflow(owner).status == "completed"
+
+
+def test_beside_other_work_it_is_left_for_longer_and_not_for_ever(mine: Driver, other: Driver) -> None:
+    [owner] = waiting(other)
+    let_pass(2000, owner)
+    mine.start(cases.nothing)
+    assert mine.turn().closed == 1
+    assert workflow(owner).status == "running"
+    let_pass(20_000, owner)
+    mine.start(cases.nothing)
+    assert mine.turn().closed == 2
+
+
+def test_a_timer_is_left_and_taken_likewise(mine: Driver, other: Driver) -> None:
+    owner = other.start(cases.sleeper, 3000)
+    assert other.turn().workflows == 1
+    let_pass(3500, owner)
+    assert mine.turn() == TurnReport(left=1)
+    let_pass(1000, owner)
+    assert mine.turn().workflows == 1
+
+
+def test_what_has_not_begun_is_nobodys_and_taken_at_once(mine: Driver) -> None:
+    mine.start(cases.signalled)
+    assert mine.turn().workflows == 1
+
+
+def test_a_process_that_keeps_nothing_leaves_nothing(other: Driver) -> None:
+    waiting(other)
+    assert Driver(cached=0, shared=True).turn().closed == 1
+
+
+def test_one_that_is_not_told_of_others_leaves_nothing(other: Driver) -> None:
+    waiting(other)
+    assert Driver().turn().closed == 1
+
+
+def test_while_the_clock_is_frozen_nothing_is_left(mine: Driver, other: Driver, frozen_clock: Any) -> None:
+    """Nobody would ever have waited long enough."""
+    waiting(other)
+    assert mine.turn().closed == 1
+
+
+def test_what_is_stale_here_belongs_to_whoever_has_gone_on_with_it(mine: Driver, other: Driver) -> None:
+    owner = mine.start(cases.sequence, 3)
+    mine.turn()
+    mine.complete(mine.claim_one(), payload="1")
+    let_pass(2000, owner)
+    assert other.turn().staged == 1
+    other.complete(other.claim_one(), payload="2")
+    assert mine.turn() == TurnReport(left=1)
+    assert other.turn().staged == 1
+
+
+def test_what_is_in_memory_comes_first(mine: Driver, other: Driver) -> None:
+    theirs, ours = waiting(other, 2), waiting(mine, 2)
+    let_pass(30_000, *theirs)
+    assert mine.turn(limit=2).closed == 2
+    assert {workflow(owner).status for owner in ours} == {"completed"}
+    assert {workflow(owner).status for owner in theirs} == {"running"}
+
+
+def test_and_overtakes_nothing_that_has_waited_for_long(mine: Driver, other: Driver) -> None:
+    theirs, ours = waiting(other, 2), waiting(mine, 2)
+    let_pass(60_000, *theirs)
+    assert mine.turn(limit=2).closed == 2
+    assert {workflow(owner).status for owner in theirs} == {"completed"}
+    assert {workflow(owner).status for owner in ours} == {"running"}
+
+
+def test_what_is_left_hides_nothing_behind_it(mine: Driver, other: Driver) -> None:
+    """The second half of the candidates is looked at when all of the first is left."""
+    theirs = waiting(other, 2)
+    let_pass(500, *theirs)
+    fresh = mine.start(cases.nothing)
+    assert mine.turn(limit=2).closed == 1
+    assert workflow(fresh).status == "completed"
+
+
+def test_a_worker_looks_again_when_what_it_left_has_waited(monkeypatch: pytest.MonkeyPatch, mine: Driver) -> None:
+    """However long it would have rested by then."""
+    pace = Pace(timedelta(hours=1))
+    claims: Any = type("None", (), {"taking": lambda self: _NoTake(), "receive": lambda self, taken: False})()
+    turns = _turns(mine, pace, claims)
+    monkeypatch.setattr(turn, "turn", lambda **given: TurnReport(left=3))
+    for _ in range(10):
+        assert 0 < turns.step() <= 0.1
+    monkeypatch.setattr(turn, "turn", lambda **given: TurnReport())
+    assert turns.step() > 0.1
+
+
+class _NoTake:
+    in_doubt = False
+
+
+def _turns(driver: Driver, pace: Pace, claims: Claims) -> Turns:
+    note: Any = lambda: None  # noqa: E731
+    return Turns(
+        queues=None,
+        cache=driver.cache,
+        note=note,
+        staged=lambda: None,
+        claims=claims,
+        pace=pace,
+        ready=lambda: True,
+    )
