@@ -11,6 +11,7 @@ import pytest
 
 from durable.bench import running
 from durable.bench.running import Running, Stuck
+from tests.waiting import PATIENCE
 
 
 def _run() -> Running:
@@ -27,7 +28,7 @@ def test_whoever_waits_is_woken_by_the_counter_and_does_not_look_again_and_again
     run.worker.tally.done += 1
     assert not waiting.done()
     run.worker.tally.done += 1
-    waiting.result(timeout=30)
+    waiting.result(PATIENCE)
     run.wait_done(2)
     assert run.done() == 2
 

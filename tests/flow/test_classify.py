@@ -17,7 +17,7 @@ from tests.flow import cases
 from tests.flow.driver import Driver
 from tests.flow.state import locked_elsewhere, raise_state, run
 from tests.ledger.models import Entry
-from tests.waiting import Gate
+from tests.waiting import PATIENCE, Gate
 
 pytestmark = pytest.mark.django_db
 own_connection = pytest.mark.django_db(transaction=True)
@@ -123,7 +123,7 @@ def test_a_busy_sqlite_is_retryable(second_connection: Callable[..., Future[Any]
     gate.wait_for_arrival()
     locked = error_of(lambda: run("INSERT INTO ledger_entry (label, amount, note) VALUES ('mine', 0, '')"))
     gate.open()
-    writing.result(30)
+    writing.result(PATIENCE)
     snapshot = error_of(lambda: run("INSERT INTO ledger_entry (label, amount, note) VALUES ('mine', 0, '')"))
     connection.close()
     assert own.classify(locked) is Fault.RETRYABLE

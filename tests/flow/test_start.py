@@ -22,7 +22,7 @@ from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, history, workflow
 from tests.flow.state import everything, expire, undone
 from tests.ledger.models import Entry
-from tests.waiting import Barrier, Gate
+from tests.waiting import PATIENCE, Barrier, Gate
 
 pytestmark = pytest.mark.django_db
 own_connections = pytest.mark.django_db(transaction=True)
@@ -168,8 +168,8 @@ def test_before_the_commit_nobody_sees_it_but_the_caller_who_has_the_id(second_c
         assert isinstance(answer, Started)
         activity_id = single.enqueue(cases.step, 1)
         assert look.snapshot(answer.workflow_id).status is WorkflowStatus.RUNNING
-        assert second_connection(_work_of_another_process).result(30) == (0, 0)
-    assert second_connection(_work_of_another_process).result(30) == (1, 1)
+        assert second_connection(_work_of_another_process).result(PATIENCE) == (0, 0)
+    assert second_connection(_work_of_another_process).result(PATIENCE) == (1, 1)
     assert {answer.workflow_id, activity_id} == set(Workflow.objects.values_list("id", flat=True))
 
 
@@ -288,7 +288,7 @@ def test_a_start_that_waited_for_a_key_gets_it_when_the_first_rolls_back(
     gate.wait_for_arrival()
     waiting = second_connection(start_one, "order-1")
     gate.open()
-    holding.result(30)
-    answer = waiting.result(30)
+    holding.result(PATIENCE)
+    answer = waiting.result(PATIENCE)
     assert isinstance(answer, Started)
     assert history(answer.workflow_id) == ["workflow_started"]

@@ -17,6 +17,7 @@ from durable.flow import transaction as own
 from durable.flow.transaction import Fault, Patience, Waits
 from tests.flow.state import raise_state, run, undone
 from tests.ledger.models import Entry
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.django_db(transaction=True)
 postgresql = pytest.mark.skipif("sqlite" in connection.settings_dict["ENGINE"], reason="about PostgreSQL")
@@ -96,7 +97,7 @@ def test_a_session_that_was_ended_while_idle_is_replaced(second_connection: Call
     """BUGLOG C4: nobody had to look at it before."""
     connection.ensure_connection()
     process = connection.connection.info.backend_pid
-    second_connection(run, f"SELECT pg_terminate_backend({process})").result(30)
+    second_connection(run, f"SELECT pg_terminate_backend({process})").result(PATIENCE)
     assert own.own(Body()) == "done"
 
 
@@ -172,7 +173,7 @@ def test_the_first_own_transaction_of_a_thread_begins_immediate_too(
         connection.close()
         return [q["sql"] for q in captured if q["sql"].startswith("BEGIN")]
 
-    assert second_connection(first).result(30) == ["BEGIN IMMEDIATE"]
+    assert second_connection(first).result(PATIENCE) == ["BEGIN IMMEDIATE"]
 
 
 @postgresql

@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from tests import folders
 from tests.conftest import ROOT, FrozenClock
 from tests.ledger.models import Entry
-from tests.waiting import Barrier, Gate
+from tests.waiting import PATIENCE, Barrier, Gate
 
 
 def test_the_database_under_test_is_the_one_that_was_asked_for() -> None:
@@ -30,7 +30,7 @@ def test_a_second_connection_sees_committed_rows_only(second_connection: Callabl
     with transaction.atomic():
         if connection.vendor == "postgresql":
             Entry.objects.create(label="open")
-        seen = second_connection(lambda: list(Entry.objects.values_list("label", flat=True))).result(timeout=30)
+        seen = second_connection(lambda: list(Entry.objects.values_list("label", flat=True))).result(PATIENCE)
     assert seen == ["committed"]
 
 
@@ -70,7 +70,7 @@ def test_a_gate_tells_who_arrived_before_it_opens(gate: Gate, second_connection:
     gate.wait_for_arrival()
     assert not done.done()
     gate.open()
-    assert done.result(timeout=30) is None
+    assert done.result(PATIENCE) is None
 
 
 def test_a_barrier_that_somebody_misses_speaks_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_the_open_shop_shows_itself_and_leaves_no_process_behind(
         assert "password" in said
         assert f"{address[0]}admin/durable/deadletter/" in said
         assert f"{address[0]}admin/shop/service/" in said
-        with urllib.request.urlopen(address[0], timeout=20) as page:
+        with urllib.request.urlopen(address[0], timeout=120) as page:
             assert b"What would you like?" in page.read()
         os.kill(int(worker[1]), signal.SIGKILL)
         again = re.search(r"process (\d+) takes over", listen(shop.stdout, until="takes over"))

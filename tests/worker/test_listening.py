@@ -17,6 +17,7 @@ from durable.flow.steps import waking
 from durable.outcomes import WakesBy
 from durable.worker import listening
 from durable.worker.listening import Listener
+from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
 from tests.worker.test_threads import running, until, until_closed
@@ -264,4 +265,4 @@ def test_an_idle_worker_is_woken_across_processes(
     with running() as (worker, _):
         until(lambda: worker.ready.is_set() and worker.listener.wakes_by is WakesBy.NOTIFICATION)
         for number in range(5):
-            until_closed(plant, second_connection(plant.enqueue, activities.add, number, 1).result(30))
+            until_closed(plant, second_connection(plant.enqueue, activities.add, number, 1).result(PATIENCE))
