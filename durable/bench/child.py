@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
@@ -27,7 +28,8 @@ def _main(given: dict[str, Any]) -> None:
 
     for module in given["modules"]:
         import_module(module)
-    with entered(given["alias"], given["name"], **given["database"]), chosen(**given["durable"]):
+    spans = {name: timedelta(seconds=seconds) for name, seconds in given["spans"].items()}
+    with entered(given["alias"], given["name"], **given["database"]), chosen(**given["durable"], **spans):
         django_settings.DEBUG = given["debug"] == "on"
         worker = Worker(name=given["worker"])
 

@@ -28,13 +28,14 @@ class Debug(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Job:
     """What the process shall be: its worker's name, the modules that it imports first (its handlers), and settings that
-    differ from the project's (of `DURABLE`, and of the entry in `DATABASES`).
+    differ from the project's (of `DURABLE`, those that are spans in seconds, and of the entry in `DATABASES`).
     """
 
     worker: str = "durable-bench-child"
     modules: Sequence[str] = ()
     debug: Debug = Debug.OFF
     durable: dict[str, Any] = field(default_factory=dict)
+    spans: dict[str, float] = field(default_factory=dict)
     database: dict[str, Any] = field(default_factory=dict)
 
 
@@ -125,6 +126,7 @@ def _started(alias: str, name: str, job: Job) -> Iterator[Child]:
         "modules": list(job.modules),
         "debug": job.debug.value,
         "durable": job.durable,
+        "spans": job.spans,
         "database": job.database,
     }
     with (

@@ -42,7 +42,11 @@ def usable_cores() -> int:
 
 def _rates(alias: str, name: str, count: int, sizes: Sizes) -> dict[str, float]:
     """Units a second of so many processes, by shape."""
-    jobs = [Job(worker=f"durable-bench-{number}", modules=("durable.bench.work",)) for number in range(count)]
+    # They know of each other before the second backlog.
+    spans = {"RECONCILE_EVERY": 0.5}
+    jobs = [
+        Job(worker=f"durable-bench-{number}", modules=("durable.bench.work",), spans=spans) for number in range(count)
+    ]
     with working(alias, name, jobs):
         singles, workflows = sizes.backlog, max(1, sizes.backlog // 6)
         return {

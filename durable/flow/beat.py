@@ -1,4 +1,4 @@
-"""Note that a worker is there, or gone. Information only; nothing refers to it."""
+"""Note that a worker is there, or gone. Information only: no promise rests on it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from datetime import timedelta
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable.conf import settings
 from durable.flow import transaction
 from durable.store import beats
 
 _FORGET_AFTER = timedelta(days=1)
 
 
-def beat(*, name: str, queues: Sequence[str], version: str, wakes_by: str = "") -> None:
-    """Write the worker's sign of life, and forget those who have been silent for a day."""
+def beat(*, name: str, queues: Sequence[str], version: str, wakes_by: str = "") -> bool:
+    """Write the worker's sign of life, and forget those who have been silent for a day. Answers whether another one
+    that seems to live serves a queue of this one's: a hint, since a dead worker may have been alive just now.
+    """
 
-    def body(connection: BaseDatabaseWrapper) -> None:
+    def body(connection: BaseDatabaseWrapper) -> list[list[str]]:
         beats.write(connection, name=name, queues=queues, version=version, wakes_by=wakes_by)
         beats.remove_silent(connection, silent_for=_FORGET_AFTER)
+        return beats.others(connection, name=name, within=2 * settings.lease_for)
 
-    transaction.own(body)
+    others = transaction.own(body)
+    return any(not queues or not theirs or set(queues) & set(theirs) for theirs in others)
 
 
 def gone(name: str) -> None:

@@ -8,60 +8,33 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import NotRegistered, PoisonTurn, WorkflowBlocked
+from durable.errors import WorkflowBlocked
 from durable.flow import transaction
 from durable.flow.steps import choosing, closing, feeding, poison
 from durable.flow.steps.choosing import Choice
-from durable.flow.steps.plan import Plan, Terms
+from durable.flow.steps.plan import Plan
+from durable.flow.steps.preparing import Batch, Note, is_turnable, prepare, unexpected
 from durable.flow.steps.taking import Take
 from durable.flow.transaction import Patience, Waits
 from durable.kernel.cache import Cache
-from durable.kernel.events import INPUTS, RECORDS, Event, EventType, MessageKind
-from durable.kernel.execution import Execution, Limits
-from durable.kernel.registry import registry
+from durable.kernel.events import EventType, MessageKind
 from durable.logs import get_logger
-from durable.outcomes import Claim, OutboxStatus, TurnReport, WorkflowStatus
-from durable.store import history, messages, outbox, staging, together, work_items, workflows
+from durable.outcomes import Claim, OutboxStatus, TurnReport
+from durable.store import messages, outbox, staging, together, work_items, workflows
 from durable.store.messages import DueMessage
 from durable.store.workflows import LockedWorkflow
 
 logger = get_logger("durable.flow")
 
-Note = Callable[[uuid.UUID | None], None]
-
-# An event of one of these types says that the first activation has been; the marks of operators may come before it.
-_BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
-_COLD_EVENTS = 20_000
 _CODE_FOR = 0.05
 _UNKNOWN_TYPE_WAITS = timedelta(seconds=5)
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What one call works on. Executions in here belong to it until the commit."""
-
-    executions: dict[uuid.UUID, Execution] = field(default_factory=dict)
-    verdicts: dict[uuid.UUID, WorkflowBlocked] = field(default_factory=dict)
-    started: dict[uuid.UUID, Event] = field(default_factory=dict)
-    seen: dict[uuid.UUID, int] = field(default_factory=dict)
-    unknown: set[uuid.UUID] = field(default_factory=set)
-    overran: list[uuid.UUID] = field(default_factory=list)
-    terms: dict[str, Terms] = field(default_factory=dict)
-
-    def drop(self, cache: Cache) -> None:
-        """Close every execution that is still in here, and take it from the cache."""
-        for owner, execution in self.executions.items():
-            cache.drop(owner)
-            execution.close()
-        self.executions.clear()
 
 
 def turn(
@@ -82,7 +55,9 @@ def turn(
     staged rows may be deliveries of this process from the beginning; the report has them. With `shared`, other
     processes may have in memory what this one would replay: that is left to them for a moment.
     """
-    return transaction.retried(partial(_turn_once, cache, queues, limit, note, take, shared=shared))
+    # What an error has dropped from memory here is in nobody else's: a second try leaves nothing to others.
+    tries = iter([shared])
+    return transaction.retried(lambda: _turn_once(cache, queues, limit, note, take, shared=next(tries, False)))
 
 
 def _turn_once(
@@ -93,10 +68,12 @@ def _turn_once(
     choice = transaction.reading(partial(choosing.choose, cache=cache, queues=queues, limit=limit, shared=shared))
     candidates = list(choice.waited)
     report = TurnReport()
-    # Preparing costs more than looking: the second half is prepared only when others hold, or have, all of the first.
+    # Preparing costs more than looking: the second half is prepared only when others hold all of the first.
     while candidates and report == TurnReport():
-        report = _turn_some(cache, candidates[:limit], choice, limit, note, take)
-        del candidates[:limit]
+        tried = candidates[: len(candidates) if choice.leaves else limit]
+        report = _turn_some(cache, tried, choice, limit, note, take)
+        done_with = choice.left.union(tried)
+        candidates = [owner for owner in candidates if owner not in done_with]
     if take is not None:
         take.settled()
     return TurnReport(left=len(choice.left)) if report == TurnReport() else report
@@ -105,11 +82,11 @@ def _turn_once(
 def _turn_some(
     cache: Cache, candidates: list[uuid.UUID], choice: Choice, limit: int, note: Note, take: Take | None
 ) -> TurnReport:
-    batch = _Batch()
+    batch = Batch()
     plans: list[Plan] = []
     report = TurnReport()
     try:
-        transaction.reading(lambda connection: _prepare(connection, cache, candidates, choice, batch, note))
+        transaction.reading(lambda connection: prepare(connection, cache, candidates, choice, limit, batch, note))
         chosen = [owner for owner in candidates if owner not in batch.overran]
         if chosen:
             plans, report = transaction.own(
@@ -127,7 +104,7 @@ def _turn_some(
     return report
 
 
-def _keep(cache: Cache, batch: _Batch, plans: Sequence[Plan]) -> None:
+def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
     """After the commit: keep what stands where its history stands, and what was prepared and not touched; drop the
     rest.
     """
@@ -143,114 +120,10 @@ def _keep(cache: Cache, batch: _Batch, plans: Sequence[Plan]) -> None:
     batch.drop(cache)
 
 
-def _prepare(
-    connection: BaseDatabaseWrapper,
-    cache: Cache,
-    candidates: list[uuid.UUID],
-    choice: Choice,
-    batch: _Batch,
-    note: Note,
-) -> None:
-    """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates`
-    what is left to others, and all but one if that one has to be turned alone.
-    """
-    looked = workflows.look(connection, candidates)
-    suspected = {owner for owner, workflow in looked.items() if workflow.poison_turns}
-    if candidates[0] in suspected:
-        del candidates[1:]
-    else:
-        candidates[:] = [owner for owner in candidates if owner not in suspected]
-    missing: list[LockedWorkflow] = []
-    for owner in candidates:
-        workflow = looked.get(owner)
-        if workflow is None or not _is_turnable(workflow):
-            continue
-        execution = cache.get(owner)
-        if execution is not None and execution.last_seq == workflow.last_seq and execution.lease == workflow.lease:
-            batch.executions[owner] = execution
-            batch.seen[owner] = execution.last_seq
-            continue
-        cache.drop(owner)
-        missing.append(workflow)
-    begun = [workflow.id for workflow in missing if _length(workflow) > 1]
-    left = choice.leave(begun, beside=len(begun) < len(candidates))
-    cold: list[LockedWorkflow] = []
-    events = 0
-    for workflow in missing:
-        if workflow.id in left or (cold and events + _length(workflow) > _COLD_EVENTS):
-            candidates.remove(workflow.id)  # stays due, and comes first in a later batch
-            continue
-        events += _length(workflow)
-        cold.append(workflow)
-    histories, unreadable = history.read_leases(connection, [workflow.id for workflow in cold])
-    for workflow in cold:
-        found = histories.get(workflow.id, [])
-        problem = unreadable.get(workflow.id)
-        if problem is None and (not found or found[-1].seq < workflow.last_seq):
-            problem = f"it ends at event {found[-1].seq if found else 0}, not at {workflow.last_seq}"
-        if problem is None:
-            _replay(workflow, found, batch, note)
-        else:
-            batch.seen[workflow.id] = workflow.last_seq
-            batch.verdicts[workflow.id] = WorkflowBlocked(f"The history can not be replayed: {problem}.")
-
-
-def _length(workflow: LockedWorkflow) -> int:
-    """How many events its current run has; the first one is its start's."""
-    return workflow.last_seq - workflow.lease_seq + 1
-
-
-def _is_turnable(workflow: LockedWorkflow) -> bool:
-    """Live, running, and not marked as blocked, unless a deploy has offered it again."""
-    if workflow.status is not WorkflowStatus.RUNNING:
-        return False
-    return not workflow.blocked_reason or workflow.blocked_version == ""
-
-
-def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: _Batch, note: Note) -> None:
-    batch.started[workflow.id] = events[0]
-    try:
-        definition = registry.workflow(workflow.type)
-    except NotRegistered:
-        batch.unknown.add(workflow.id)
-        return
-    execution = Execution.begin(
-        definition,
-        workflow_id=workflow.id,
-        lease=workflow.lease,
-        codec=settings.codec(),
-        limits=Limits(cpu_for=settings.turn_cpu_for, max_events=settings.max_history_events),
-        cpu_clock=time.thread_time,
-    )
-    batch.executions[workflow.id] = execution
-    batch.seen[workflow.id] = events[-1].seq
-    if not any(event.type in _BEGUN for event in events):
-        return
-    note(workflow.id)
-    try:
-        execution.replay(events)
-    except WorkflowBlocked as error:
-        batch.verdicts[workflow.id] = error
-    except PoisonTurn:
-        batch.overran.append(workflow.id)
-    # What a history can not be replayed for is told apart above. Any other error is of this history all the same, and
-    # must not keep the other workflows from their turns.
-    except Exception as error:  # noqa: BLE001
-        batch.verdicts[workflow.id] = _unexpected(workflow, error)
-    finally:
-        note(None)
-
-
-def _unexpected(workflow: LockedWorkflow, error: Exception) -> WorkflowBlocked:
-    """An error that no code of the user's raised: of a payload or an event that was damaged, or our own."""
-    logger.error("workflow.turn_raised", workflow=str(workflow.id), type=workflow.type, exc_info=error)
-    return WorkflowBlocked(f"Its history or its messages can not be read: {type(error).__qualname__}: {error}")
-
-
 def _turn(
     connection: BaseDatabaseWrapper,
     candidates: Sequence[uuid.UUID],
-    batch: _Batch,
+    batch: Batch,
     limit: int,
     note: Note,
     take: Take | None,
@@ -272,7 +145,7 @@ def _turn(
         workflow = locked[owner]
         if not workflow.is_live:
             ended.append(owner)
-        elif not _is_turnable(workflow):
+        elif not is_turnable(workflow):
             waiting.append(owner)
         elif owner in batch.unknown:
             unknown.append(workflow)
@@ -297,7 +170,7 @@ def _turn(
     )
 
 
-def _decide(plan: Plan, due: Sequence[DueMessage], batch: _Batch, note: Note, until: float) -> Plan:
+def _decide(plan: Plan, due: Sequence[DueMessage], batch: Batch, note: Note, until: float) -> Plan:
     """Run one workflow's code on what is due for it."""
     owner = plan.workflow.id
     if owner in batch.verdicts:
@@ -320,7 +193,7 @@ def _decide(plan: Plan, due: Sequence[DueMessage], batch: _Batch, note: Note, un
             has_time=lambda: time.perf_counter() <= until,
         )
     except Exception as error:  # noqa: BLE001 - as in `_replay`
-        feeding.block(plan, _unexpected(plan.workflow, error))
+        feeding.block(plan, unexpected(plan.workflow, error))
     finally:
         note(None)
     if plan.workflow.blocked_reason and plan.execution is not None and plan.closing is None:

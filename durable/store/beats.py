@@ -37,6 +37,17 @@ def remove_silent(connection: BaseDatabaseWrapper, *, silent_for: timedelta) -> 
     sql.execute(connection, f"DELETE FROM durable_worker WHERE beat_at < {since}", params)
 
 
+def others(connection: BaseDatabaseWrapper, *, name: str, within: timedelta) -> list[list[str]]:
+    """The queues of each other worker that gave a sign not longer ago than `within`; none stands for all queues."""
+    found = (
+        Worker.objects.using(connection.alias)
+        .filter(beat_at__gte=clock.Now(-within))
+        .exclude(name=name)
+        .values_list("queues", flat=True)
+    )
+    return [list(queues) for queues in found]
+
+
 def alive(connection: BaseDatabaseWrapper, names: Iterable[str], *, within: timedelta) -> set[str]:
     """Those of the named workers that gave a sign not longer ago than `within`."""
     return set(

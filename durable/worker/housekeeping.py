@@ -44,6 +44,8 @@ class Housekeeping:
         self._wakes_by = wakes_by
         self._is_ready = False
         self._due = 0.0
+        self.others = False
+        """Whether another worker served these queues at the last look."""
 
     def step(self) -> float:
         """Do a round if one is due. Answers seconds until the next one."""
@@ -54,7 +56,7 @@ class Housekeeping:
         settled = settle.settle_closed(limit=SETTLE_ROUND if self._is_ready else None)
         if not self._is_ready and (offered := unblock.after_deploy(registry.version())):
             log.info("blocked_workflows_offered", count=offered, worker=self._worker)
-        beat.beat(
+        self.others = beat.beat(
             name=self._worker,
             queues=list(self._queues or ()),
             version=registry.version(),

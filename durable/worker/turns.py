@@ -34,6 +34,7 @@ class Turns:
         pace: Pace,
         ready: Callable[[], bool],
         closed: Callable[[int], None] = lambda number: None,
+        shared: Callable[[], bool] = lambda: False,
     ) -> None:
         self._queues = queues
         self._cache = cache
@@ -45,6 +46,7 @@ class Turns:
         self._pace = pace
         self._ready = ready
         self._closed = closed
+        self._shared = shared
         self._running: tuple[uuid.UUID, float] | None = None
 
     def hanging(self, seconds: float) -> uuid.UUID | None:
@@ -63,7 +65,12 @@ class Turns:
         taken: Sequence[Claim] = ()
         try:
             report = turn.turn(
-                cache=self._cache, queues=self._queues, limit=BATCH, note=self._noted, take=self._take, shared=True
+                cache=self._cache,
+                queues=self._queues,
+                limit=BATCH,
+                note=self._noted,
+                take=self._take,
+                shared=self._shared(),
             )
             taken = report.taken
         finally:

@@ -33,7 +33,7 @@ READS = {
         "durable.store.redrives.verdicts",
         "durable.store.redrives.dead_letters",
     ),
-    *("durable.store.redrives.matching", "durable.store.history.read"),
+    *("durable.store.redrives.matching", "durable.store.history.read", "durable.flow.steps.preparing.unexpected"),
 }
 """Functions that change nothing, in modules that do."""
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
 import uuid
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.db.models import F
 
-from durable.flow import signal, turn
-from durable.flow.steps import choosing
-from durable.models import Message, Workflow
+from durable.conf import settings
+from durable.flow import beat, signal, transaction, turn
+from durable.flow.steps import choosing, preparing
+from durable.models import Message, Worker, Workflow
 from durable.outcomes import TurnReport
+from durable.store import history as history_rows
 from durable.worker.claims import Claims
 from durable.worker.turns import Turns
 from durable.worker.wakeup import Pace
@@ -58,13 +62,13 @@ def waiting(driver: Driver, count: int = 1) -> list[uuid.UUID]:
 
 def count_replays(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
     replayed: list[uuid.UUID] = []
-    real = turn._replay
+    real = preparing._replay
 
     def replay(workflow: Any, *rest: Any) -> None:
         replayed.append(workflow.id)
         real(workflow, *rest)
 
-    monkeypatch.setattr(turn, "_replay", replay)
+    monkeypatch.setattr(preparing, "_replay", replay)
     return replayed
 
 
@@ -161,6 +165,64 @@ def test_what_is_left_hides_nothing_behind_it(mine: Driver, other: Driver) -> No
     fresh = mine.start(cases.nothing)
     assert mine.turn(limit=2).closed == 1
     assert workflow(fresh).status == "completed"
+
+
+def test_what_is_left_takes_no_place_in_the_batch(mine: Driver, other: Driver) -> None:
+    theirs = waiting(other, 9)
+    let_pass(500, *theirs)
+    for _ in range(11):
+        mine.start(cases.nothing)
+    assert [mine.turn(limit=10).closed for _ in range(2)] == [10, 1]
+
+
+def test_a_suspect_that_is_left_hides_nothing_either(mine: Driver, other: Driver) -> None:
+    """It would be turned alone; while it is left to somebody, there is no reason to wait for it."""
+    [suspect] = waiting(other)
+    Workflow.objects.filter(id=suspect).update(poison_turns=1)
+    let_pass(500, suspect)
+    for _ in range(5):
+        mine.start(cases.nothing)
+    assert mine.turn().closed == 5
+
+
+def test_what_an_error_has_dropped_from_memory_is_turned_in_the_second_try(
+    mine: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is cold by then, and in nobody else's memory."""
+    waiting(mine)
+    write, calls = turn._write, []
+
+    def locked_once(*args: Any, **named: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 1:
+            raise OperationalError("database is locked") from sqlite3.OperationalError("database is locked")
+        return write(*args, **named)
+
+    monkeypatch.setattr(turn, "_write", locked_once)
+    monkeypatch.setattr(transaction, "classify", lambda error: transaction.Fault.RETRYABLE)
+    assert mine.turn().closed == 1
+    assert len(calls) == 2
+
+
+def test_a_connection_that_ends_behind_a_look_that_leaves_all_costs_nothing(
+    mine: Driver, other: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is asked of the database for what is not replayed."""
+    waiting(other, 2)
+    monkeypatch.setattr(history_rows, "read_leases", None)
+    assert mine.turn() == TurnReport(left=2)
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "answer"),
+    [([], [], True), ([], ["mail"], True), (["mail", "fast"], ["mail"], True), (["fast"], ["mail"], False)],
+)
+def test_a_sign_of_life_answers_whether_others_serve_the_same(mine: list[str], theirs: list[str], answer: bool) -> None:
+    assert beat.beat(name="mine", queues=mine, version="1") is False
+    beat.beat(name="other", queues=theirs, version="1")
+    assert beat.beat(name="mine", queues=mine, version="1") is answer
+    Worker.objects.filter(name="other").update(beat_at=F("beat_at") - 3 * settings.lease_for)
+    assert beat.beat(name="mine", queues=mine, version="1") is False
 
 
 def test_a_worker_looks_again_when_what_it_left_has_waited(monkeypatch: pytest.MonkeyPatch, mine: Driver) -> None:

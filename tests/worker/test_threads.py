@@ -241,3 +241,14 @@ def until(condition: Callable[[], bool]) -> None:
 
 def until_closed(plant: Plant, workflow_id: Any) -> None:
     until(lambda: plant.look(workflow_id).closed_at is not None)
+
+
+def test_a_worker_knows_whether_another_one_serves_its_queues(plant: Plant, settings: Any) -> None:
+    """Only then does it leave to others what they may have in memory (ADR 013)."""
+    settings.DURABLE = settings.DURABLE | {"RECONCILE_EVERY": timedelta(milliseconds=50)}
+    with running(name="one") as (one, _):
+        until(one.ready.is_set)
+        assert not one.housekeeping.others
+        with running(name="elsewhere", queues=["elsewhere"]), running(name="two", queues=["default"]) as (two, _):
+            until(lambda: one.housekeeping.others and two.housekeeping.others)
+        until(lambda: not one.housekeeping.others)

@@ -112,19 +112,18 @@ def plain_row(row: OutboxRow) -> dict[str, Any]:
 @contextmanager
 def refusals_said_once() -> Iterator[None]:
     """Keep the log lines of refusals off stderr: the answer names each with its code. Other handlers get them."""
+    own = [stream for stream in (sys.stderr, sys.__stderr__) if stream is not None]
     here = [
         handler
         for handler in (*_handlers(logging.getLogger("durable.flow")), logging.lastResort)
-        if getattr(handler, "stream", None) in (sys.stderr, sys.__stderr__)
+        if handler is not None and getattr(handler, "stream", None) in own
     ]
     for handler in here:
-        assert handler is not None
         handler.addFilter(_is_no_refusal)
     try:
         yield
     finally:
         for handler in here:
-            assert handler is not None
             handler.removeFilter(_is_no_refusal)
 
 

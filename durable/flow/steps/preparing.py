@@ -1,0 +1,168 @@
+"""What a batch of turns needs before its transaction: executions from memory, and replays of what is not there."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.errors import NotRegistered, PoisonTurn, WorkflowBlocked
+from durable.flow.steps.choosing import Choice
+from durable.flow.steps.plan import Terms
+from durable.kernel.cache import Cache
+from durable.kernel.events import INPUTS, RECORDS, Event, EventType
+from durable.kernel.execution import Execution, Limits
+from durable.kernel.registry import registry
+from durable.logs import get_logger
+from durable.outcomes import WorkflowStatus
+from durable.store import history, workflows
+from durable.store.workflows import LockedWorkflow
+
+logger = get_logger("durable.flow")
+
+Note = Callable[[uuid.UUID | None], None]
+
+# An event of one of these types says that the first activation has been; the marks of operators may come before it.
+_BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
+_COLD_EVENTS = 20_000
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one call works on. Executions in here belong to it until the commit."""
+
+    executions: dict[uuid.UUID, Execution] = field(default_factory=dict)
+    verdicts: dict[uuid.UUID, WorkflowBlocked] = field(default_factory=dict)
+    started: dict[uuid.UUID, Event] = field(default_factory=dict)
+    seen: dict[uuid.UUID, int] = field(default_factory=dict)
+    unknown: set[uuid.UUID] = field(default_factory=set)
+    overran: list[uuid.UUID] = field(default_factory=list)
+    terms: dict[str, Terms] = field(default_factory=dict)
+
+    def drop(self, cache: Cache) -> None:
+        """Close every execution that is still in here, and take it from the cache."""
+        for owner, execution in self.executions.items():
+            cache.drop(owner)
+            execution.close()
+        self.executions.clear()
+
+
+def prepare(
+    connection: BaseDatabaseWrapper,
+    cache: Cache,
+    candidates: list[uuid.UUID],
+    choice: Choice,
+    limit: int,
+    batch: Batch,
+    note: Note,
+) -> None:
+    """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates`
+    what is left to others, all but one if that one has to be turned alone, and what is more than `limit`, or more than
+    one batch should replay.
+    """
+    looked = workflows.look(connection, candidates)
+    suspected = {owner for owner, workflow in looked.items() if workflow.poison_turns}
+    if candidates[0] in suspected:
+        del candidates[1:]
+    else:
+        candidates[:] = [owner for owner in candidates if owner not in suspected]
+    turnable = [looked[owner] for owner in candidates if owner in looked and is_turnable(looked[owner])]
+    warm = {workflow.id: execution for workflow in turnable if (execution := _warm(cache, workflow)) is not None}
+    begun = [workflow.id for workflow in turnable if workflow.id not in warm and _length(workflow) > 1]
+    left = choice.leave(begun, beside=len(begun) < len(candidates))
+    candidates[:] = [owner for owner in candidates if owner not in left][:limit]
+    chosen = set(candidates)
+    cold: list[LockedWorkflow] = []
+    events = 0
+    for workflow in turnable:
+        if workflow.id not in chosen:
+            continue
+        if workflow.id in warm:
+            batch.executions[workflow.id] = warm[workflow.id]
+            batch.seen[workflow.id] = workflow.last_seq
+        elif cold and events + _length(workflow) > _COLD_EVENTS:
+            candidates.remove(workflow.id)  # stays due, and comes first in a later batch
+        else:
+            events += _length(workflow)
+            cold.append(workflow)
+    if cold:
+        _replay_all(connection, cold, batch, note)
+
+
+def _warm(cache: Cache, workflow: LockedWorkflow) -> Execution | None:
+    """The execution in memory, if it stands where the history does; otherwise it is of no use any more."""
+    execution = cache.get(workflow.id)
+    if execution is not None and (execution.last_seq, execution.lease) == (workflow.last_seq, workflow.lease):
+        return execution
+    cache.drop(workflow.id)
+    return None
+
+
+def _replay_all(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow], batch: Batch, note: Note) -> None:
+    histories, unreadable = history.read_leases(connection, [workflow.id for workflow in cold])
+    for workflow in cold:
+        found = histories.get(workflow.id, [])
+        problem = unreadable.get(workflow.id)
+        if problem is None and (not found or found[-1].seq < workflow.last_seq):
+            problem = f"it ends at event {found[-1].seq if found else 0}, not at {workflow.last_seq}"
+        if problem is None:
+            _replay(workflow, found, batch, note)
+        else:
+            batch.seen[workflow.id] = workflow.last_seq
+            batch.verdicts[workflow.id] = WorkflowBlocked(f"The history can not be replayed: {problem}.")
+
+
+def _length(workflow: LockedWorkflow) -> int:
+    """How many events its current run has; the first one is its start's."""
+    return workflow.last_seq - workflow.lease_seq + 1
+
+
+def is_turnable(workflow: LockedWorkflow) -> bool:
+    """Live, running, and not marked as blocked, unless a deploy has offered it again."""
+    if workflow.status is not WorkflowStatus.RUNNING:
+        return False
+    return not workflow.blocked_reason or workflow.blocked_version == ""
+
+
+def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, note: Note) -> None:
+    batch.started[workflow.id] = events[0]
+    try:
+        definition = registry.workflow(workflow.type)
+    except NotRegistered:
+        batch.unknown.add(workflow.id)
+        return
+    execution = Execution.begin(
+        definition,
+        workflow_id=workflow.id,
+        lease=workflow.lease,
+        codec=settings.codec(),
+        limits=Limits(cpu_for=settings.turn_cpu_for, max_events=settings.max_history_events),
+        cpu_clock=time.thread_time,
+    )
+    batch.executions[workflow.id] = execution
+    batch.seen[workflow.id] = events[-1].seq
+    if not any(event.type in _BEGUN for event in events):
+        return
+    note(workflow.id)
+    try:
+        execution.replay(events)
+    except WorkflowBlocked as error:
+        batch.verdicts[workflow.id] = error
+    except PoisonTurn:
+        batch.overran.append(workflow.id)
+    # What a history can not be replayed for is told apart above. Any other error is of this history all the same, and
+    # must not keep the other workflows from their turns.
+    except Exception as error:  # noqa: BLE001
+        batch.verdicts[workflow.id] = unexpected(workflow, error)
+    finally:
+        note(None)
+
+
+def unexpected(workflow: LockedWorkflow, error: Exception) -> WorkflowBlocked:
+    """An error that no code of the user's raised: of a payload or an event that was damaged, or our own."""
+    logger.error("workflow.turn_raised", workflow=str(workflow.id), type=workflow.type, exc_info=error)
+    return WorkflowBlocked(f"Its history or its messages can not be read: {type(error).__qualname__}: {error}")
