@@ -22,7 +22,7 @@ WARM_IS_WORTH = 5.0
 LEFT_FOR = 0.1
 """Seconds for which what has to be replayed is left to whoever may have it in memory."""
 
-LEFT_BESIDE_OTHERS_FOR = 1.0
+LEFT_BESIDE_OTHERS_FOR = 0.3
 """The same, in a batch that has something else to do."""
 
 
