@@ -245,13 +245,11 @@ def test_ending_a_workflow_against_dead_lettering_its_activity_many_times(
 def _nothing_is_left(ids: list[uuid.UUID], ending: str) -> None:
     ended = {"terminate": "cancelled", "complete": "completed"}[ending]
     assert set(Workflow.objects.values_list("status", flat=True)) == {ended}
-    rows = list(OutboxRow.objects.select_related("workflow"))
+    rows = list(OutboxRow.objects.all())
     assert len(rows) == len(ids)
     assert {row.status for row in rows} == {"cancelled"}
     for row in rows:
-        if row.dead_lettered_at is not None:
-            assert row.workflow.closed_at is not None
-            assert row.dead_lettered_at <= row.workflow.closed_at
+        # Which of the two came first is not for their moments to say: each is that of the beginning of a statement.
         assert row.failure_delivered in (False, row.dead_lettered_at is not None)
     assert (WorkItem.objects.count(), Message.objects.count()) == (0, 0)
     closing = Event.objects.filter(type=f"workflow_{ended}").values_list("workflow_id", flat=True)
