@@ -194,6 +194,13 @@ class WakesBy(StrEnum):
     LOST = "polling (channel lost)"
 
 
+class Company(StrEnum):
+    """Whether a worker seems to share its queues with others. A hint: a dead one may have been alive just now."""
+
+    ALONE = "alone"
+    OTHERS = "others"
+
+
 class GiveBack(StrEnum):
     """What abandoning, releasing or postponing did for one item."""
 

@@ -163,21 +163,21 @@ def _buttons(room: Room, request: HttpRequest, row: Any) -> list[Button]:
     if not allowed:
         return []
     said = {mode: _verdict(row, mode) for mode in {action.mode for action in allowed}}
-    plain_goes = ACTIONS["redrive"] in allowed and said[RedriveMode.ELIGIBLE] == redriving.REDRIVABLE
+    plain = said[RedriveMode.ELIGIBLE] if ACTIONS["redrive"] in allowed else ""
     return [
         Button(
             label=action.label,
             address=_address(room, action, row),
-            tone=_tone(action, plain_goes=plain_goes),
+            tone=_tone(action, plain),
             refused=_why(said[action.mode], row),
         )
         for action in allowed
     ]
 
 
-def _tone(action: Action, *, plain_goes: bool) -> str:
+def _tone(action: Action, plain: str) -> str:
     """Force is nothing to reach for where a plain redrive does the same."""
-    if action.verb is BulkVerb.FORCE and plain_goes:
+    if action.verb is BulkVerb.FORCE and plain == redriving.REDRIVABLE:
         return "quiet"
     return "danger" if action.reason == "required" else ""
 

@@ -9,14 +9,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
 from durable.flow import transaction
+from durable.outcomes import Company
 from durable.store import beats
 
 _FORGET_AFTER = timedelta(days=1)
 
 
-def beat(*, name: str, queues: Sequence[str], version: str, wakes_by: str = "") -> bool:
-    """Write the worker's sign of life, and forget those who have been silent for a day. Answers whether another one
-    that seems to live serves a queue of this one's: a hint, since a dead worker may have been alive just now.
+def beat(*, name: str, queues: Sequence[str], version: str, wakes_by: str = "") -> Company:
+    """Write the worker's sign of life, and forget those who have been silent for a day. Answers whether
+    another one that seems to live serves a queue of this one's.
     """
 
     def body(connection: BaseDatabaseWrapper) -> list[list[str]]:
@@ -25,7 +26,8 @@ def beat(*, name: str, queues: Sequence[str], version: str, wakes_by: str = "") 
         return beats.others(connection, name=name, within=2 * settings.lease_for)
 
     others = transaction.own(body)
-    return any(not queues or not theirs or set(queues) & set(theirs) for theirs in others)
+    meets = any(not queues or not theirs or set(queues) & set(theirs) for theirs in others)
+    return Company.OTHERS if meets else Company.ALONE
 
 
 def gone(name: str) -> None:

@@ -26,7 +26,7 @@ from durable.flow.transaction import Patience, Waits
 from durable.kernel.cache import Cache
 from durable.kernel.events import EventType, MessageKind
 from durable.logs import get_logger
-from durable.outcomes import Claim, OutboxStatus, TurnReport
+from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
 from durable.store import messages, outbox, staging, together, work_items, workflows
 from durable.store.messages import DueMessage
 from durable.store.workflows import LockedWorkflow
@@ -44,7 +44,7 @@ def turn(
     limit: int,
     note: Note,
     take: Take | None = None,
-    shared: bool = False,
+    company: Company = Company.ALONE,
 ) -> TurnReport:
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
 
@@ -52,20 +52,20 @@ def turn(
     of exactly the messages that were read. `note` is told whose code is about to run, and `None` afterwards: a turn
     that kills its process leaves its name there. Any error drops every coroutine of the batch and is raised; retryable
     ones are tried again, from cold, before that. Workflows with counted poison turns are turned alone. With `take`,
-    staged rows may be deliveries of this process from the beginning; the report has them. With `shared`, other
-    processes may have in memory what this one would replay: that is left to them for a moment.
+    staged rows may be deliveries of this process from the beginning; the report has them. In
+    company, others may have in memory what this process would replay: that is left to them for a moment.
     """
     # What an error has dropped from memory here is in nobody else's: a second try leaves nothing to others.
-    tries = iter([shared])
-    return transaction.retried(lambda: _turn_once(cache, queues, limit, note, take, shared=next(tries, False)))
+    tries = iter([company])
+    return transaction.retried(lambda: _turn_once(cache, queues, limit, note, take, company=next(tries, Company.ALONE)))
 
 
 def _turn_once(
-    cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note, take: Take | None, *, shared: bool
+    cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note, take: Take | None, *, company: Company
 ) -> TurnReport:
     if take is not None and (found := transaction.reading(take.found)):
         return TurnReport(taken=tuple(found))
-    choice = transaction.reading(partial(choosing.choose, cache=cache, queues=queues, limit=limit, shared=shared))
+    choice = transaction.reading(partial(choosing.choose, cache=cache, queues=queues, limit=limit, company=company))
     candidates = list(choice.waited)
     report = TurnReport()
     # Preparing costs more than looking: the second half is prepared only when others hold all of the first.

@@ -10,7 +10,7 @@ from uuid import UUID
 from durable.conf import settings
 from durable.flow import beat, poison, reconcile, settle, unblock
 from durable.kernel.registry import registry
-from durable.outcomes import ReconcileReport
+from durable.outcomes import Company, ReconcileReport
 from durable.worker import notes
 from durable.worker.logs import get_logger
 
@@ -44,8 +44,8 @@ class Housekeeping:
         self._wakes_by = wakes_by
         self._is_ready = False
         self._due = 0.0
-        self.others = False
-        """Whether another worker served these queues at the last look."""
+        self.company = Company.ALONE
+        """Who else served these queues at the last look."""
 
     def step(self) -> float:
         """Do a round if one is due. Answers seconds until the next one."""
@@ -56,7 +56,7 @@ class Housekeeping:
         settled = settle.settle_closed(limit=SETTLE_ROUND if self._is_ready else None)
         if not self._is_ready and (offered := unblock.after_deploy(registry.version())):
             log.info("blocked_workflows_offered", count=offered, worker=self._worker)
-        self.others = beat.beat(
+        self.company = beat.beat(
             name=self._worker,
             queues=list(self._queues or ()),
             version=registry.version(),

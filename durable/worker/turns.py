@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from durable.flow import turn
 from durable.flow.steps.choosing import LEFT_FOR
 from durable.kernel.cache import Cache
-from durable.outcomes import Claim, TurnReport
+from durable.outcomes import Claim, Company, TurnReport
 from durable.worker.claims import Claims
 from durable.worker.notes import Note
 from durable.worker.wakeup import Pace
@@ -34,7 +34,7 @@ class Turns:
         pace: Pace,
         ready: Callable[[], bool],
         closed: Callable[[int], None] = lambda number: None,
-        shared: Callable[[], bool] = lambda: False,
+        company: Callable[[], Company] = lambda: Company.ALONE,
     ) -> None:
         self._queues = queues
         self._cache = cache
@@ -46,7 +46,7 @@ class Turns:
         self._pace = pace
         self._ready = ready
         self._closed = closed
-        self._shared = shared
+        self._company = company
         self._running: tuple[uuid.UUID, float] | None = None
 
     def hanging(self, seconds: float) -> uuid.UUID | None:
@@ -70,7 +70,7 @@ class Turns:
                 limit=BATCH,
                 note=self._noted,
                 take=self._take,
-                shared=self._shared(),
+                company=self._company(),
             )
             taken = report.taken
         finally:

@@ -124,7 +124,7 @@ class Worker:
             pace=self._pace(),
             ready=self.ready.is_set,
             closed=self._closed,
-            shared=lambda: self.housekeeping.others,
+            company=lambda: self.housekeeping.company,
         )
         self.listener = Listener(alias=self._alias, queues=self._queues, ring=self.ring)
         self.housekeeping = Housekeeping(

@@ -13,18 +13,18 @@ from durable.flow import acknowledge, claim, enqueue, start, turn
 from durable.kernel.cache import Cache
 from durable.kernel.codec import encode_call
 from durable.models import Event, OutboxRow, Workflow, WorkItem
-from durable.outcomes import AckOutcome, Cause, Claim, Completed, Ending, Failed, Failure, Started, TurnReport
+from durable.outcomes import AckOutcome, Cause, Claim, Company, Completed, Ending, Failed, Failure, Started, TurnReport
 
 LEASE = timedelta(minutes=1)
 STARTED_AT = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 class Driver:
-    """One worker's hands; with `cached=0` it turns every workflow from cold, with `shared` it is one of several."""
+    """One worker's hands; with `cached=0` it turns every workflow from cold, in company it is one of several."""
 
-    def __init__(self, *, name: str = "driver", cached: int = 1000, shared: bool = False) -> None:
+    def __init__(self, *, name: str = "driver", cached: int = 1000, company: Company = Company.ALONE) -> None:
         self.name = name
-        self.shared = shared
+        self.company = company
         self.cache = Cache(cached)
         self.noted: list[uuid.UUID | None] = []
 
@@ -51,7 +51,7 @@ class Driver:
 
     def turn(self, limit: int = 50) -> TurnReport:
         """One batch of turns."""
-        return turn.turn(cache=self.cache, queues=None, limit=limit, note=self.noted.append, shared=self.shared)
+        return turn.turn(cache=self.cache, queues=None, limit=limit, note=self.noted.append, company=self.company)
 
     def claim(self, limit: int = 50, lease_for: timedelta = LEASE) -> list[Claim]:
         """Claim what is due."""

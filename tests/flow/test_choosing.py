@@ -15,7 +15,7 @@ from durable.conf import settings
 from durable.flow import beat, signal, transaction, turn
 from durable.flow.steps import choosing, preparing
 from durable.models import Message, Worker, Workflow
-from durable.outcomes import TurnReport
+from durable.outcomes import Company, TurnReport
 from durable.store import history as history_rows
 from durable.worker.claims import Claims
 from durable.worker.turns import Turns
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def mine() -> Driver:
-    return Driver(name="mine", shared=True)
+    return Driver(name="mine", company=Company.OTHERS)
 
 
 @pytest.fixture
 def other() -> Driver:
-    return Driver(name="other", shared=True)
+    return Driver(name="other", company=Company.OTHERS)
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ def test_what_has_not_begun_is_nobodys_and_taken_at_once(mine: Driver) -> None:
 
 def test_a_process_that_keeps_nothing_leaves_nothing(other: Driver) -> None:
     waiting(other)
-    assert Driver(cached=0, shared=True).turn().closed == 1
+    assert Driver(cached=0, company=Company.OTHERS).turn().closed == 1
 
 
 def test_one_that_is_not_told_of_others_leaves_nothing(other: Driver) -> None:
@@ -142,20 +142,15 @@ def test_what_is_stale_here_belongs_to_whoever_has_gone_on_with_it(mine: Driver,
     assert other.turn().staged == 1
 
 
-def test_what_is_in_memory_comes_first(mine: Driver, other: Driver) -> None:
-    theirs, ours = waiting(other, 2), waiting(mine, 2)
-    let_pass(30_000, *theirs)
+@pytest.mark.parametrize(("seconds", "first"), [(30_000, "ours"), (60_000, "theirs")])
+def test_what_is_in_memory_comes_first_and_overtakes_nothing_that_has_waited_for_long(
+    mine: Driver, other: Driver, seconds: int, first: str
+) -> None:
+    owners = {"theirs": waiting(other, 2), "ours": waiting(mine, 2)}
+    let_pass(seconds, *owners["theirs"])
     assert mine.turn(limit=2).closed == 2
-    assert {workflow(owner).status for owner in ours} == {"completed"}
-    assert {workflow(owner).status for owner in theirs} == {"running"}
-
-
-def test_and_overtakes_nothing_that_has_waited_for_long(mine: Driver, other: Driver) -> None:
-    theirs, ours = waiting(other, 2), waiting(mine, 2)
-    let_pass(60_000, *theirs)
-    assert mine.turn(limit=2).closed == 2
-    assert {workflow(owner).status for owner in theirs} == {"completed"}
-    assert {workflow(owner).status for owner in ours} == {"running"}
+    ended = {whose for whose, ids in owners.items() for owner in ids if workflow(owner).status == "completed"}
+    assert ended == {first}
 
 
 def test_what_is_left_hides_nothing_behind_it(mine: Driver, other: Driver) -> None:
@@ -215,14 +210,21 @@ def test_a_connection_that_ends_behind_a_look_that_leaves_all_costs_nothing(
 
 @pytest.mark.parametrize(
     ("mine", "theirs", "answer"),
-    [([], [], True), ([], ["mail"], True), (["mail", "fast"], ["mail"], True), (["fast"], ["mail"], False)],
+    [
+        ([], [], Company.OTHERS),
+        ([], ["mail"], Company.OTHERS),
+        (["mail", "fast"], ["mail"], Company.OTHERS),
+        (["fast"], ["mail"], Company.ALONE),
+    ],
 )
-def test_a_sign_of_life_answers_whether_others_serve_the_same(mine: list[str], theirs: list[str], answer: bool) -> None:
-    assert beat.beat(name="mine", queues=mine, version="1") is False
+def test_a_sign_of_life_answers_whether_others_serve_the_same(
+    mine: list[str], theirs: list[str], answer: Company
+) -> None:
+    assert beat.beat(name="mine", queues=mine, version="1") is Company.ALONE
     beat.beat(name="other", queues=theirs, version="1")
     assert beat.beat(name="mine", queues=mine, version="1") is answer
     Worker.objects.filter(name="other").update(beat_at=F("beat_at") - 3 * settings.lease_for)
-    assert beat.beat(name="mine", queues=mine, version="1") is False
+    assert beat.beat(name="mine", queues=mine, version="1") is Company.ALONE
 
 
 def test_a_worker_looks_again_when_what_it_left_has_waited(monkeypatch: pytest.MonkeyPatch, mine: Driver) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from durable.flow import acknowledge, cancel, renew
-from durable.outcomes import AckOutcome, Ending, Held, OutboxStatus, Renewal, WorkflowStatus
+from durable.outcomes import AckOutcome, Company, Ending, Held, OutboxStatus, Renewal, WorkflowStatus
 from durable.worker.modes import Exit
 from durable.worker.worker import Worker
 from tests.waiting import PATIENCE, Gate, in_thread
@@ -248,7 +248,7 @@ def test_a_worker_knows_whether_another_one_serves_its_queues(plant: Plant, sett
     settings.DURABLE = settings.DURABLE | {"RECONCILE_EVERY": timedelta(milliseconds=50)}
     with running(name="one") as (one, _):
         until(one.ready.is_set)
-        assert not one.housekeeping.others
+        assert one.housekeeping.company is Company.ALONE
         with running(name="elsewhere", queues=["elsewhere"]), running(name="two", queues=["default"]) as (two, _):
-            until(lambda: one.housekeeping.others and two.housekeeping.others)
-        until(lambda: not one.housekeeping.others)
+            until(lambda: one.housekeeping.company is two.housekeeping.company is Company.OTHERS)
+        until(lambda: one.housekeeping.company is Company.ALONE)

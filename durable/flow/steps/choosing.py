@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.kernel.cache import Cache
+from durable.outcomes import Company
 from durable.store import due
 
 WARM_IS_WORTH = 5.0
@@ -34,31 +35,33 @@ class Choice:
     leaves: bool
     left: set[uuid.UUID] = field(default_factory=set)
 
-    def leave(self, cold: list[uuid.UUID], *, beside: bool) -> set[uuid.UUID]:
-        """Which of these, whose code would have to be replayed, are left for now; `beside`: there is something else to
-        do. They stay due.
+    def leave(self, cold: list[uuid.UUID], *, of: int) -> set[uuid.UUID]:
+        """Which of these, whose code would have to be replayed, are left for now; they stay due. There are `of`
+        candidates, these included.
         """
         if not self.leaves:
             return set()
-        long_enough = LEFT_BESIDE_OTHERS_FOR if beside else LEFT_FOR
+        long_enough = LEFT_FOR if len(cold) == of else LEFT_BESIDE_OTHERS_FOR
         young = {owner for owner in cold if self.waited[owner] < long_enough}
         self.left |= young
         return young
 
 
 def choose(
-    connection: BaseDatabaseWrapper, cache: Cache, *, queues: tuple[str, ...] | None, limit: int, shared: bool
+    connection: BaseDatabaseWrapper, cache: Cache, *, queues: tuple[str, ...] | None, limit: int, company: Company
 ) -> Choice:
-    """Twice as many as a batch has, so that what others hold does not hide the rest. Without `shared`, nothing is left
-    to others, and only the waiting counts. Under a frozen clock no wait would end, so nothing is left to others either.
+    """Twice as many as a batch has, so that what others hold does not hide the rest. Alone, a worker leaves nothing to
+    others, and only the waiting counts. Under a frozen clock no wait would end, so nothing is left either.
     """
     waited: dict[uuid.UUID, float] = {}
     for owner, seconds in due.owners(connection, messages=limit * 4, timers=limit * 2, queues=queues):
         waited[owner] = max(seconds, waited.get(owner, 0.0))
 
+    others = company is Company.OTHERS
+
     def rank(owner: uuid.UUID) -> float:
-        return waited[owner] + (WARM_IS_WORTH if shared and owner in cache else 0.0)
+        return waited[owner] + (WARM_IS_WORTH if others and owner in cache else 0.0)
 
     chosen = sorted(waited, key=rank, reverse=True)[: limit * 2]
-    leaves = shared and cache.max_count > 0 and not clock.is_frozen()
+    leaves = others and cache.max_count > 0 and not clock.is_frozen()
     return Choice(waited={owner: waited[owner] for owner in chosen}, leaves=leaves)

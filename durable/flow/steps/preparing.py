@@ -73,7 +73,7 @@ def prepare(
     turnable = [looked[owner] for owner in candidates if owner in looked and is_turnable(looked[owner])]
     warm = {workflow.id: execution for workflow in turnable if (execution := _warm(cache, workflow)) is not None}
     begun = [workflow.id for workflow in turnable if workflow.id not in warm and _length(workflow) > 1]
-    left = choice.leave(begun, beside=len(begun) < len(candidates))
+    left = choice.leave(begun, of=len(candidates))
     candidates[:] = [owner for owner in candidates if owner not in left][:limit]
     chosen = set(candidates)
     cold: list[LockedWorkflow] = []
