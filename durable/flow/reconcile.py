@@ -21,7 +21,7 @@ from durable.errors import WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import backoff, dead_letters, returning
 from durable.flow.steps.dead_letters import Death
-from durable.flow.transaction import Fault, classify
+from durable.flow.steps.faults import Fault, classify
 from durable.logs import get_logger
 from durable.outcomes import Cause, OutboxStatus, ReconcileReport
 from durable.store import beats, outbox, work_items, workflows

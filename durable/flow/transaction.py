@@ -1,7 +1,4 @@
-"""Whose transaction it is: our own, retried as a whole, or the caller's, joined and never retried.
-
-`classify` is the one place that says which errors are worth another try; every retry in the product asks it.
-"""
+"""Whose transaction it is: our own, retried as a whole, or the caller's, joined and never retried."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
 from durable.errors import StoreUnavailable, TransactionSpoilt
+from durable.flow.steps.faults import PASSING, Fault, classify, origin, sqlstate
 from durable.logs import get_logger
 from durable.store.sql import LOCK_WAIT
 
@@ -28,14 +26,6 @@ Made_co = TypeVar("Made_co", covariant=True)
 logger = get_logger("durable.flow")
 
 
-class Fault(Enum):
-    """What kind of error an exception is."""
-
-    NEW_CONNECTION = "retryable on a new connection"
-    RETRYABLE = "retryable"
-    PERMANENT = "permanent"
-
-
 class Patience(Enum):
     """How often an own transaction is tried."""
 
@@ -43,59 +33,9 @@ class Patience(Enum):
     JITTERED = "five times, with jittered back-off"
 
 
-_SESSION_ENDED = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "25006"})
-_PASSING = frozenset({"40001", "40P01", "55P03", "57014"})
-_SQLITE_BUSY, _SQLITE_LOCKED = 5, 6
-_SQLITE_TEXTS = (
-    "database is locked",
-    "database table is locked",
-    "database is deadlocked",
-    "database schema is locked",
-)
 _TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 _LOCK_TIMEOUT = f"SET LOCAL lock_timeout = '{LOCK_WAIT}'"
-
-
-def classify(error: BaseException) -> Fault:
-    """Say whether the transaction that ended with `error` is worth repeating, and on which connection.
-
-    A connection that is closed, lost or refused outranks any SQLSTATE that came with it. What is not known is
-    permanent.
-    """
-    if not isinstance(error, DjangoDatabaseError | InterfaceError) and not _is_driver_error(error):
-        return Fault.PERMANENT
-    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-    if isinstance(error, InterfaceError) or type(cause).__name__ == "InterfaceError":
-        return Fault.NEW_CONNECTION
-    if type(cause).__module__.split(".")[0] == "sqlite3":
-        return _classify_sqlite(cause)
-    state: str | None = getattr(cause, "sqlstate", None)
-    if state is None:
-        # Without a SQLSTATE an operational error did not come from the server: the connection was refused or lost.
-        return Fault.NEW_CONNECTION if type(cause).__name__ == "OperationalError" else Fault.PERMANENT
-    return _classify_state(state)
-
-
-def _classify_state(state: str) -> Fault:
-    if state in _SESSION_ENDED or state.startswith("08"):
-        return Fault.NEW_CONNECTION
-    return Fault.RETRYABLE if state in _PASSING or state.startswith("53") else Fault.PERMANENT
-
-
-def _is_driver_error(error: BaseException) -> bool:
-    return type(error).__module__.split(".")[0] in {"psycopg", "sqlite3"}
-
-
-def _classify_sqlite(error: BaseException) -> Fault:
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None and code & 0xFF in (_SQLITE_BUSY, _SQLITE_LOCKED):
-        return Fault.RETRYABLE
-    if type(error).__name__ == "ProgrammingError" and "closed database" in str(error):
-        return Fault.NEW_CONNECTION
-    if any(text in str(error) for text in _SQLITE_TEXTS):
-        return Fault.RETRYABLE
-    return Fault.PERMANENT
 
 
 def engine_connection() -> BaseDatabaseWrapper:
@@ -110,7 +50,7 @@ def store_is_away(error: BaseException) -> bool:
     fault = classify(error)
     if fault is not Fault.RETRYABLE:
         return fault is Fault.NEW_CONNECTION
-    return getattr(error.__cause__ or error, "sqlstate", None) not in _PASSING
+    return sqlstate(origin(error)[1]) not in PASSING
 
 
 class Waits(Enum):

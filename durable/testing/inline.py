@@ -16,7 +16,7 @@ from durable import clock
 from durable.conf import settings
 from durable.errors import TransactionLeftOpen
 from durable.flow import abandon, acknowledge, claim, postpone, reconcile, turn
-from durable.flow.transaction import Fault, classify
+from durable.flow.steps.faults import Fault, classify
 from durable.kernel.cache import Cache
 from durable.kernel.failure import describe
 from durable.outcomes import (

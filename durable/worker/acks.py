@@ -19,7 +19,7 @@ from django.db import Error as DatabaseFault
 from django.db import connections
 
 from durable.flow import abandon, acknowledge, postpone
-from durable.flow.transaction import Fault, classify
+from durable.flow.steps.faults import Fault, classify
 from durable.kernel.failure import describe
 from durable.outcomes import AckOutcome, Cause, Claim, Ending, Failure, GiveBack
 from durable.worker import hygiene

@@ -9,7 +9,7 @@ from django.db.transaction import TransactionManagementError
 
 from durable.errors import TransactionSpoilt
 from durable.flow import acknowledge
-from durable.flow.transaction import Fault, classify
+from durable.flow.steps.faults import Fault, classify
 from durable.kernel.failure import describe
 from durable.outcomes import Completed
 from durable.worker import hygiene

@@ -98,3 +98,25 @@ def test_a_worker_outlives_a_network_that_carries_nothing_and_says_nothing(
         evidence.assert_each_outcome_once(evidence.history(workflow_id))
     assert worker.stop() == 0
     tell(f"silent for {SILENT_SECONDS:g} s under {len(ids) + 1} workflows, then {then}")
+
+
+def test_a_server_that_hangs_while_an_acknowledgement_connects_makes_no_handler_run_twice(
+    plant: Plant, fleet: Fleet, wire: Wire, tmp_path: Path
+) -> None:
+    """BUGLOG K2: `connect_timeout` ends the try with an error class of its own, and the acknowledgement is repeated."""
+    stand = Stand(tmp_path, deliveries=1)
+    worker = fleet.hire(DURABLE_TEST_PG_SOCKET=str(wire.folder), PGCONNECT_TIMEOUT="2")
+    held = plant.enqueue(activities.stand, str(tmp_path), "k")
+    stand.wait_for_arrival(1)
+    wire.fall_silent()
+    wire.cut()
+    stand.let_go(1)
+    until(lambda: "acknowledgement_failed" in worker.told, within=60, stuck=fleet.tails)
+    [failed] = [line for line in worker.told.splitlines() if "acknowledgement_failed" in line]
+    assert "timeout expired" in failed
+    wire.carry_on()
+    all_ended(fleet, [held])
+    assert plant.look(held).result == '"k of delivery 1"'
+    assert plant.labels() == ["k"]
+    assert "give_back" not in worker.told
+    assert worker.stop() == 0

@@ -20,7 +20,7 @@ from durable.client import ids
 from durable.conf import settings
 from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow import cancel, discard, enqueue, pause, redrive, resume, signal, start, terminate, unblock
-from durable.flow.transaction import Fault, classify
+from durable.flow.steps.faults import Fault, classify
 from durable.kernel.codec import encode_call
 from durable.kernel.registry import registry
 from durable.models import OutboxRow

@@ -11,7 +11,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from durable.flow import abandon, acknowledge
-from durable.flow.transaction import Fault, classify
+from durable.flow.steps.faults import Fault, classify
 from durable.outcomes import AckOutcome, Cause, Claim, Completed, Ending, GiveBack
 from durable.store import sql
 from tests.flow import cases

@@ -14,6 +14,7 @@ from django.db.models import F
 from durable.conf import settings
 from durable.flow import beat, signal, transaction, turn
 from durable.flow.steps import choosing, preparing
+from durable.flow.steps.faults import Fault
 from durable.models import Message, Worker, Workflow
 from durable.outcomes import Company, TurnReport
 from durable.store import history as history_rows
@@ -194,7 +195,7 @@ def test_what_an_error_has_dropped_from_memory_is_turned_in_the_second_try(
         return write(*args, **named)
 
     monkeypatch.setattr(turn, "_write", locked_once)
-    monkeypatch.setattr(transaction, "classify", lambda error: transaction.Fault.RETRYABLE)
+    monkeypatch.setattr(transaction, "classify", lambda error: Fault.RETRYABLE)
     assert mine.turn().closed == 1
     assert len(calls) == 2
 

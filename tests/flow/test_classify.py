@@ -11,8 +11,7 @@ import psycopg
 import pytest
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection, transaction
 
-from durable.flow import transaction as own
-from durable.flow.transaction import Fault
+from durable.flow.steps.faults import Fault, classify
 from tests.flow import cases
 from tests.flow.driver import Driver
 from tests.flow.state import locked_elsewhere, raise_state, run
@@ -69,7 +68,7 @@ def test_every_sqlstate_of_the_table_has_its_class(state: str, fault: Fault) -> 
         error = error_of(lambda: raise_state(state))
         transaction.set_rollback(True)
     assert isinstance(error, DatabaseError)
-    assert own.classify(error) is fault
+    assert classify(error) is fault
 
 
 @postgresql
@@ -78,14 +77,14 @@ def test_a_session_that_was_ended_and_a_closed_connection_want_a_new_one() -> No
     """First the server's word, then the driver's, which comes without a SQLSTATE."""
     ended = error_of(lambda: run("SELECT pg_terminate_backend(pg_backend_pid())"))
     closed = error_of(lambda: run("SELECT 1"))
-    assert (own.classify(ended), own.classify(closed)) == (Fault.NEW_CONNECTION, Fault.NEW_CONNECTION)
+    assert (classify(ended), classify(closed)) == (Fault.NEW_CONNECTION, Fault.NEW_CONNECTION)
     connection.close()
 
 
 @postgresql
 def test_a_refused_connection_wants_a_new_one() -> None:
     """The driver's own error, before Django has wrapped it."""
-    assert own.classify(error_of(refuse)) is Fault.NEW_CONNECTION
+    assert classify(error_of(refuse)) is Fault.NEW_CONNECTION
 
 
 @postgresql
@@ -100,7 +99,7 @@ def test_a_lock_that_does_not_come_is_retryable(driver: Driver) -> None:
             cursor.execute("SELECT 1 FROM durable_workflow WHERE id = %s FOR UPDATE", [workflow_id])
 
     with locked_elsewhere("durable_workflow", "id", workflow_id):
-        assert own.classify(error_of(impatient)) is Fault.RETRYABLE
+        assert classify(error_of(impatient)) is Fault.RETRYABLE
 
 
 @sqlite
@@ -126,9 +125,9 @@ def test_a_busy_sqlite_is_retryable(second_connection: Callable[..., Future[Any]
     writing.result(PATIENCE)
     snapshot = error_of(lambda: run("INSERT INTO ledger_entry (label, amount, note) VALUES ('mine', 0, '')"))
     connection.close()
-    assert own.classify(locked) is Fault.RETRYABLE
+    assert classify(locked) is Fault.RETRYABLE
     assert getattr(snapshot.__cause__, "sqlite_errorname", "") == "SQLITE_BUSY_SNAPSHOT"
-    assert own.classify(snapshot) is Fault.RETRYABLE
+    assert classify(snapshot) is Fault.RETRYABLE
 
 
 @sqlite
@@ -144,7 +143,7 @@ def test_a_locked_table_is_retryable() -> None:
     reading.close()
     run("DROP TABLE scratch")
     assert "database table is locked" in str(error)
-    assert own.classify(error) is Fault.RETRYABLE
+    assert classify(error) is Fault.RETRYABLE
 
 
 @pytest.mark.parametrize(
@@ -152,19 +151,19 @@ def test_a_locked_table_is_retryable() -> None:
 )
 def test_the_texts_of_sqlite_are_known_without_a_code(text: str) -> None:
     """Older drivers give none."""
-    assert own.classify(wrapped(OperationalError, sqlite3.OperationalError(text))) is Fault.RETRYABLE
+    assert classify(wrapped(OperationalError, sqlite3.OperationalError(text))) is Fault.RETRYABLE
 
 
 def test_a_closed_sqlite_connection_wants_a_new_one() -> None:
     """Raised by the driver as an error of the program."""
     closed = sqlite3.connect(":memory:")
     closed.close()
-    assert own.classify(error_of(lambda: closed.execute("SELECT 1"))) is Fault.NEW_CONNECTION
+    assert classify(error_of(lambda: closed.execute("SELECT 1"))) is Fault.NEW_CONNECTION
 
 
 def test_an_interface_error_wants_a_new_connection() -> None:
     """Django's own, for a connection that it knows to be closed."""
-    assert own.classify(InterfaceError("connection already closed")) is Fault.NEW_CONNECTION
+    assert classify(InterfaceError("connection already closed")) is Fault.NEW_CONNECTION
 
 
 @pytest.mark.parametrize(
@@ -182,7 +181,7 @@ def test_an_interface_error_wants_a_new_connection() -> None:
 )
 def test_what_is_not_known_is_permanent(error: Exception) -> None:
     """Words alone do not make an error of the database."""
-    assert own.classify(error) is Fault.PERMANENT
+    assert classify(error) is Fault.PERMANENT
 
 
 @sqlite
@@ -191,4 +190,4 @@ def test_a_real_unique_violation_on_sqlite_is_permanent() -> None:
     """Nothing about waiting would cure it."""
     Entry.objects.create(id=1, label="first")
     insert = "INSERT INTO ledger_entry (id, label, amount, note) VALUES (1, 'second', 0, '')"
-    assert own.classify(error_of(lambda: run(insert))) is Fault.PERMANENT
+    assert classify(error_of(lambda: run(insert))) is Fault.PERMANENT

@@ -10,6 +10,7 @@ import pytest
 from django.db import OperationalError, connection
 
 from durable.flow import transaction as own
+from durable.flow.steps import faults
 from tests.flow.driver import Driver
 from tests.flow.scenarios import JOINED, ONE_TRY, RENEWING, SCENARIOS, SILENT, Act
 from tests.flow.state import everything
@@ -132,7 +133,7 @@ def test_a_commit_that_did_not_say_that_it_was_done_is_not_done_twice(
     act = prepare(driver)
     done: list[dict[str, list[Any]]] = []
     commits.fail_once_behind_it()
-    real = own.classify
+    real = faults.classify
 
     def look(error: BaseException) -> Any:
         if not done and isinstance(error, OperationalError):

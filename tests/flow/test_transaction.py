@@ -14,7 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import CaptureQueriesContext
 
 from durable.flow import transaction as own
-from durable.flow.transaction import Fault, Patience, Waits
+from durable.flow.steps.faults import Fault, classify
+from durable.flow.transaction import Patience, Waits
 from tests.flow.state import raise_state, run, undone
 from tests.ledger.models import Entry
 from tests.waiting import PATIENCE
@@ -203,7 +204,7 @@ def test_a_joined_body_is_never_repeated(joined: Any, error: Callable[[], object
     with pytest.raises(DatabaseError) as caught:
         joined(body)
     assert len(body.sessions) == 1
-    assert "duplicate" in str(caught.value) or own.classify(caught.value) is not Fault.PERMANENT
+    assert "duplicate" in str(caught.value) or classify(caught.value) is not Fault.PERMANENT
     connection.close()
 
 

@@ -13,7 +13,7 @@ import pytest
 import durable
 from durable import testing
 from durable.flow import renew
-from durable.flow.transaction import Fault, classify
+from durable.flow.steps.faults import Fault, classify
 from durable.outcomes import Held
 from tests.ledger.models import Entry
 from tests.testing import plant

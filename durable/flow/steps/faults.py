@@ -1,0 +1,108 @@
+"""Which errors are worth another try. SPEC A3 is the table; every retry in the product asks `classify`."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from typing import Any
+
+from django.db import Error as DjangoDatabaseError
+from django.db import InterfaceError as DjangoInterfaceError
+from django.db import OperationalError as DjangoOperationalError
+
+
+class Fault(Enum):
+    """What kind of error an exception is."""
+
+    NEW_CONNECTION = "retryable on a new connection"
+    RETRYABLE = "retryable"
+    PERMANENT = "permanent"
+
+
+PASSING = frozenset({"40001", "40P01", "55P03", "57014"})
+"""SQLSTATEs of faults that concern the rows of one transaction: the next one need not meet them."""
+
+_SESSION_ENDED = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "25006"})
+_LAST_WORDS = frozenset({"FATAL", "PANIC"})
+_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_CANTOPEN = 5, 6, 14
+_SQLITE_TEXTS = (
+    "database is locked",
+    "database table is locked",
+    "database is deadlocked",
+    "database schema is locked",
+)
+_DRIVERS = ("psycopg", "psycopg2", "sqlite3")
+
+
+def classify(error: BaseException) -> Fault:
+    """Says whether the transaction that ended with `error` is worth repeating, and on which connection.
+
+    Drivers' errors are judged by their classes, subclasses included, whether Django has wrapped them or not. A
+    connection that is closed, lost or refused outranks any SQLSTATE that came with it. What is not known is permanent.
+    """
+    driver, found = origin(error)
+    if isinstance(error, DjangoInterfaceError) or (driver and isinstance(found, driver.InterfaceError)):
+        return Fault.NEW_CONNECTION
+    if driver is None:  # Django's own word, or nothing of a database
+        return Fault.NEW_CONNECTION if isinstance(found, DjangoOperationalError) else Fault.PERMANENT
+    return _classify_sqlite(driver, found) if driver is sys.modules.get("sqlite3") else _classify_server(driver, found)
+
+
+def _classify_server(driver: Any, error: BaseException) -> Fault:
+    state = sqlstate(error)
+    if state is None:
+        # An operational error without a SQLSTATE did not come from the server: the connection was refused or lost, did
+        # not come in time, or there was none left in the pool.
+        return Fault.NEW_CONNECTION if isinstance(error, driver.OperationalError) else Fault.PERMANENT
+    severity = getattr(getattr(error, "diag", None), "severity_nonlocalized", None)
+    if severity in _LAST_WORDS or state in _SESSION_ENDED or state.startswith("08"):
+        return Fault.NEW_CONNECTION  # the server has ended the session with it, or said that it is of no use
+    return Fault.RETRYABLE if state in PASSING or state.startswith("53") else Fault.PERMANENT
+
+
+def origin(error: BaseException) -> tuple[Any, BaseException]:
+    """Returns the driver (its module, None for no driver's error) and the error that tells most: the driver's own one
+    where Django has wrapped it.
+    """
+    if driver := _driver_of(error):
+        return driver, error  # what the driver names as its cause, an OSError say, tells less
+    cause = error.__cause__
+    if isinstance(error, DjangoDatabaseError) and cause is not None and (driver := _driver_of(cause)):
+        return driver, cause
+    return None, error
+
+
+def sqlstate(error: BaseException) -> str | None:
+    """Returns the SQLSTATE of a driver's error; psycopg2 calls it `pgcode`."""
+    state: str | None = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    return state
+
+
+def is_empty_pool(error: BaseException) -> bool:
+    """Whether the error says that a pool of connections had none to give."""
+    pool: Any = sys.modules.get("psycopg_pool")
+    return pool is not None and isinstance(origin(error)[1], pool.PoolTimeout | pool.TooManyRequests)
+
+
+def _driver_of(error: BaseException) -> Any:
+    """Returns the module of the driver that raises errors of this class. An error can only come from one that is
+    loaded, so none is imported for the question.
+    """
+    for name in _DRIVERS:
+        driver: Any = sys.modules.get(name)
+        if driver is not None and isinstance(error, getattr(driver, "Error", ())):
+            return driver
+    return None
+
+
+def _classify_sqlite(driver: Any, error: BaseException) -> Fault:
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in (_SQLITE_BUSY, _SQLITE_LOCKED):
+        return Fault.RETRYABLE
+    if code == _SQLITE_CANTOPEN:  # its way of refusing a connection: no descriptors left, a disk that is not there yet
+        return Fault.NEW_CONNECTION
+    if isinstance(error, driver.ProgrammingError) and "closed database" in str(error):
+        return Fault.NEW_CONNECTION
+    if any(text in str(error) for text in _SQLITE_TEXTS):
+        return Fault.RETRYABLE
+    return Fault.PERMANENT
