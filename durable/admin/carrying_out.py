@@ -45,7 +45,8 @@ def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | No
     """Do it, and tell the person what became of each row; or hand it over to the workers.
 
     Each row is a transaction of its own, and is changed once under the form's id. Raises `OptionInvalid` before
-    anything is changed, `StoreUnavailable` when the rows can not even be read, `NotConfirmed`. From the first change
+    anything is changed, `StoreUnavailable` when the rows can not even be read, `TransactionOpen` where a middleware has
+    opened a transaction, `NotConfirmed`. From the first change
     on, nothing is read that could fail: what was done is told.
     """
     try:

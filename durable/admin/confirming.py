@@ -18,12 +18,12 @@ from django.utils.translation import gettext as _
 
 from durable import clock
 from durable.activities import QUEUE, BulkVerb
-from durable.admin import previews
+from durable.admin import previews, refusals
 from durable.admin.actions import ACTIONS, Action, Asked
 from durable.admin.carrying_out import AT_MOST_HERE, NotConfirmed, carry_out
 from durable.admin.dead_letter_filters import filter_of, in_words
 from durable.admin.telling import NAMED
-from durable.errors import OptionInvalid, PayloadError, StoreUnavailable
+from durable.errors import OptionInvalid, PayloadError, StoreUnavailable, TransactionOpen
 from durable.flow import look, transaction
 from durable.flow.steps import reasons
 
@@ -54,8 +54,9 @@ def ask(
         return _page(request, room, asked, back, problem=problem)
     try:
         handed = carry_out(request, room, asked)
-    except (OptionInvalid, PayloadError, StoreUnavailable) as error:
-        return _page(request, room, asked, back, problem=str(error))
+    except (OptionInvalid, PayloadError, StoreUnavailable, TransactionOpen) as error:
+        told = refusals.sentences(error) if isinstance(error, TransactionOpen) else str(error)
+        return _page(request, room, asked, back, problem=told)
     except NotConfirmed:
         text = _(
             "The database did not answer: the work may or may not have begun. Send this again: it begins only once."

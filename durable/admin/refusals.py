@@ -63,6 +63,16 @@ _TEXTS: dict[str, tuple[Any, Any, Any]] = {
         gettext_lazy("What is stored with it is damaged, or of another version, so that no worker could run it."),
         gettext_lazy("Discard it, and start the work anew if it is still needed."),
     ),
+    "transaction_open": (
+        gettext_lazy("Inside another transaction"),
+        gettext_lazy(
+            "This site wraps the request in a database transaction, and this needs one of its own. Nothing was changed."
+        ),
+        gettext_lazy(
+            "Ask those who run the site to leave the addresses of this admin out of the middleware that opens the "
+            "transaction. Until then, “manage.py durable” does the same from the command line."
+        ),
+    ),
     "store_unavailable": (
         gettext_lazy("The database did not answer"),
         gettext_lazy("The database did not carry this out: nothing was changed."),
@@ -96,6 +106,12 @@ def of_code(code: str) -> Wording:
     """A refusal by its stable code."""
     short, why, then = _TEXTS.get(code, (code.replace("_", " "), "", ""))
     return Wording(str(short), str(why), str(then))
+
+
+def sentences(refusal: RedriveRefused) -> str:
+    """A refusal that is about no row: why, and what can be done."""
+    words = of(refusal)
+    return f"{words.why} {words.next}"
 
 
 def why_not(verdict: str, status: str) -> str:

@@ -17,7 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import logbook
-from durable.admin import wording
+from durable.admin import refusals, wording
 from durable.admin.parts import Button
 from durable.client.find import get_workflow
 from durable.errors import (
@@ -25,6 +25,7 @@ from durable.errors import (
     NobodyListens,
     OptionInvalid,
     PayloadError,
+    TransactionOpen,
     WorkflowClosed,
     WorkflowNotBlocked,
     WorkflowNotFound,
@@ -270,6 +271,8 @@ def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpRespo
     try:
         problem = _problem(verb, sent)
         said = None if problem else _carry_out(verb, sent, workflow)
+    except TransactionOpen as refusal:
+        problem, said = refusals.sentences(refusal), None
     except (_Misfit, NobodyListens, OptionInvalid, PayloadError, KeyInvalid) as misfit:
         problem, said = str(misfit), None
     if said is None:

@@ -33,7 +33,8 @@
     ├── TokenMissing                   the delivery belongs to somebody else by now
     ├── TransactionLeftOpen            an activity ended inside a transaction that it had begun
     ├── TransactionSpoilt              a transactional activity left nothing that could be committed
-    ├── RedriveRefused                 an operator's redrive or discard was refused
+    ├── RedriveRefused                 an operator's verb was refused
+    │   ├── TransactionOpen            transaction_open
     │   ├── WorkflowTerminal           workflow_terminal
     │   ├── HistoryRecordsOutcome      history_records_outcome
     │   ├── RowNotFound                row_not_found
@@ -57,6 +58,7 @@ from durable.errors.refusals import (
     RowNotFound,
     RowUnreadable,
     StoreUnavailable,
+    TransactionOpen,
     WorkflowTerminal,
 )
 from durable.errors.root import DurableError
@@ -126,6 +128,7 @@ __all__ = [
     "StoreUnavailable",
     "TokenMissing",
     "TransactionLeftOpen",
+    "TransactionOpen",
     "TransactionSpoilt",
     "UsageError",
     "WorkflowBlocked",

@@ -8,13 +8,28 @@ from durable.errors.root import DurableError
 
 
 class RedriveRefused(DurableError):
-    """A redrive or discard was refused. `code` is stable; `values` are what it is about."""
+    """An operator's verb was refused. `code` is stable; `values` are what it is about."""
 
     code: ClassVar[str] = "refused"
 
     def __init__(self, text: str, **values: Any) -> None:
         self.values = values
         super().__init__(text)
+
+
+class TransactionOpen(RedriveRefused):
+    """The caller is inside a transaction of its own, so that nothing could be promised: its rollback would undo the
+    change. Raised before anything is read, by every verb that commits by itself (pause, resume, unblock and terminate
+    too). Call it outside of `atomic` blocks, or in `transaction.on_commit`.
+    """
+
+    code = "transaction_open"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This needs a database transaction of its own, and the caller is inside one already; nothing was changed. "
+            "Call it outside of `transaction.atomic()`, or from `transaction.on_commit(...)`."
+        )
 
 
 class WorkflowTerminal(RedriveRefused):

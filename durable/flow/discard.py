@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.errors import AlreadyJudged, OptionInvalid, RedriveRefused, RowNotFound
+from durable.errors import AlreadyJudged, OptionInvalid, RedriveRefused, RowNotFound, TransactionOpen
 from durable.flow import transaction
 from durable.flow.steps import closing, reasons, selecting
 from durable.flow.steps.changing import Change
@@ -127,9 +127,15 @@ def discard_many(
 
     A filter means the dead letters that match it now; what fails anew meanwhile is left out. Once the store can not be
     reached, the rest is not tried: each of them answers `StoreUnavailable`. Under one `request` each row is
-    discarded once: again answers `AlreadyDone`.
+    discarded once: again answers `AlreadyDone`. Inside a transaction of the caller's it raises `TransactionOpen` once,
+    before anything is read.
     """
     _check(reason, then)
+    try:
+        transaction.demand_none()
+    except TransactionOpen as refusal:
+        logger.warning("discard.refused", code=refusal.code, text=str(refusal))
+        raise
 
     def one(place: Place) -> Discarded:
         return _one(

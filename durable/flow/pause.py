@@ -18,7 +18,7 @@ def pause(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wor
 
     Commits together: the event, the status, the mark on every row whatever its status, and its messages parked. Pausing
     a paused one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a reason that
-    can not be stored.
+    can not be stored, and `TransactionOpen` inside a transaction of the caller's.
     """
     reasons.check(reason)
     state = transaction.own(lambda connection: pausing.pause(connection, workflow_id, actor=actor, reason=reason))

@@ -18,6 +18,7 @@ from durable.errors import (
     RedriveRefused,
     RowNotFound,
     RowUnreadable,
+    TransactionOpen,
 )
 from durable.flow import transaction
 from durable.flow.steps import budgets, reasons, selecting
@@ -118,9 +119,9 @@ def redrive(
 
     Commits together: the row (pending, both budgets extended by a full one, attempts and errors kept), the audit row,
     and a marker event in the history. Answers the row and whether it had been judged. Raises `RedriveRefused` (the
-    first gate that refuses speaks; `StoreUnavailable` when the database did not answer), and `OptionInvalid` for a
-    forced redrive without a reason. `actor` is a user or a text. Under one `request` it is done once: again raises
-    `AlreadyDone`.
+    first gate that refuses speaks; before any of them `TransactionOpen`, inside a transaction of the caller's;
+    `StoreUnavailable` when the database did not answer), and `OptionInvalid` for a forced redrive without a reason.
+    `actor` is a user or a text. Under one `request` it is done once: again raises `AlreadyDone`.
     """
     _check(mode, reason)
     return _one(
@@ -150,12 +151,14 @@ def redrive_many(
     letters that match it now; what fails anew meanwhile is left out. The rows come due at most `per_second` a second
     (None: `REDRIVE_PER_SECOND`), the first at once. When the store can not be reached the rest is not tried: each of
     them answers `StoreUnavailable`, which is raised if not even the rows that are meant can be read. Under one
-    `request` each row is redriven once: again answers `AlreadyDone`.
+    `request` each row is redriven once: again answers `AlreadyDone`. Inside a transaction of the caller's it raises
+    `TransactionOpen` once, before anything is read: that says nothing about any row.
     """
     _check(mode, reason)
     rate = settings.redrive_per_second if per_second is None else per_second
     if rate is not None and not rate > 0:
         raise OptionInvalid("per_second", per_second, "a number above zero")
+    _outside_transactions()
     moved = 0
 
     def one(place: Place) -> Redriven:
@@ -209,6 +212,14 @@ def _check(mode: RedriveMode, reason: str) -> None:
     if mode is RedriveMode.FORCED:
         reasons.demand(reason, of="a forced redrive")
     reasons.check(reason)
+
+
+def _outside_transactions() -> None:
+    try:
+        transaction.demand_none()
+    except TransactionOpen as refusal:
+        logger.warning("redrive.refused", code=refusal.code, text=str(refusal))
+        raise
 
 
 def _one(

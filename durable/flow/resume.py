@@ -17,8 +17,8 @@ def resume(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wo
     """Resume a paused workflow. Timers that came due meanwhile fire at its next turn.
 
     Commits together: the event, the status, the mark off every row, its messages given back. Resuming a running one
-    changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`,
-    `OptionInvalid` for a reason that can not be stored.
+    changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a reason that can not
+    be stored, and `TransactionOpen` inside a transaction of the caller's.
     """
     reasons.check(reason)
     state = transaction.own(lambda connection: pausing.resume(connection, workflow_id, actor=actor, reason=reason))

@@ -24,7 +24,8 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
     one learns it at its next renewal.
 
     Commits together: the closing event (with reason, actor and what was left unread), the status, the settled rows.
-    Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason.
+    Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason, and
+    `TransactionOpen` inside a transaction of the caller's.
     """
     reasons.demand(reason, of="terminating a workflow")
     _, actor_text = actors.identify(actor)

@@ -15,7 +15,7 @@ from django.db import InterfaceError, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import StoreUnavailable, TransactionSpoilt
+from durable.errors import StoreUnavailable, TransactionOpen, TransactionSpoilt
 from durable.flow.steps.faults import PASSING, Fault, classify, origin, sqlstate
 from durable.logs import get_logger
 from durable.store.sql import LOCK_WAIT
@@ -233,9 +233,27 @@ def _spoilt(connection: BaseDatabaseWrapper) -> str:
             return ""
 
 
+def demand_none(connection: BaseDatabaseWrapper | None = None) -> None:
+    """Raise `TransactionOpen` if somebody's transaction is open on this connection (None: the engine's), however it was
+    begun: what is committed in there is committed only when, and if, its owner commits. Asks nothing of the server.
+
+    The transaction in which Django's `TestCase` wraps a test does not count.
+    """
+    connection = engine_connection() if connection is None else connection
+    if connection.in_atomic_block:
+        innermost = connection.atomic_blocks[-1] if connection.atomic_blocks else None
+        if not getattr(innermost, "_from_testcase", False):
+            raise TransactionOpen
+    elif connection.connection is not None and (
+        not connection.autocommit or session(connection) in (Session.OPEN, Session.ABORTED)
+    ):
+        raise TransactionOpen
+
+
 @contextmanager
 def begin(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """One transaction of our own: never nested in a caller's, IMMEDIATE on SQLite."""
+    """One transaction of our own, IMMEDIATE on SQLite. Raises `TransactionOpen` where it would nest in a caller's."""
+    demand_none(connection)
     with _immediate(connection), transaction.atomic(using=connection.alias, durable=True):
         yield
 

@@ -27,7 +27,8 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
     """Take the mark from a blocked workflow and make it due. If its code still can not go on, it is blocked anew.
 
     Commits together: the event with actor and reason, the cleared mark, its messages given back. Raises
-    `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`.
+    `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, and
+    `TransactionOpen` inside a transaction of the caller's.
     """
     reasons.check(reason)
     _, actor_text = actors.identify(actor)

@@ -16,6 +16,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from durable.errors import TransactionOpen
 from durable.flow import claim, enqueue, reconcile, release
 from durable.flow import transaction as own
 from durable.models import OutboxRow, WorkItem
@@ -320,6 +321,6 @@ def test_of_eight_claimers_on_one_row_one_wins_each_round(
 def test_a_claim_inside_somebody_elses_transaction_is_refused(driver: Driver) -> None:
     """An own transaction never nests: what it answers would not be committed."""
     driver.enqueue(cases.step, 1)
-    with transaction.atomic(), pytest.raises(RuntimeError, match="durable atomic block"):
+    with transaction.atomic(), pytest.raises(TransactionOpen):
         driver.claim()
     assert OutboxRow.objects.get().status == "pending"

@@ -13,6 +13,7 @@ from django.db import DatabaseError, IntegrityError, OperationalError, connectio
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import CaptureQueriesContext
 
+from durable.errors import TransactionOpen
 from durable.flow import transaction as own
 from durable.flow.steps.faults import Fault, classify
 from durable.flow.transaction import Patience, Waits
@@ -132,7 +133,7 @@ def test_without_patience_there_is_one_try_and_a_lost_connection_is_closed_all_t
 def test_an_own_transaction_never_nests() -> None:
     """Its answer would not be committed when it is given."""
     body = Body()
-    with transaction.atomic(), pytest.raises(RuntimeError, match="durable"):
+    with transaction.atomic(), pytest.raises(TransactionOpen):
         own.own(body)
     assert body.sessions == []
 
