@@ -169,8 +169,8 @@ class Acks:
                 told = of_claim(first.delivery.claim)
                 log.error("acknowledgement_abandoned", error=f"{failure.type}: {failure.message}", **told)
                 self._abandon(first, cause=Cause.ACK_ABANDONED, failure=failure, delay=ABANDON_DELAY)
-            case PutOff(delay=delay):
-                log.warning("unknown_handler", retry_in=delay.total_seconds(), **of_claim(first.delivery.claim))
+            case PutOff(delay=delay, lacking=lacking):
+                log.warning(lacking.value, retry_in=delay.total_seconds(), **of_claim(first.delivery.claim))
                 self._give_back(first, "postpone", lambda claim: postpone.postpone(claim, delay=delay))
             case _:
                 self._acknowledge(batch)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from asgiref.sync import sync_to_async
+from asgiref.sync import SyncToAsync, sync_to_async
 from django.db.backends.signals import connection_created
 
+from durable.store import unpooled
 from durable.worker import hygiene
 from durable.worker.delivery import Delivery
 from durable.worker.logs import get_logger
@@ -49,6 +50,11 @@ class AsyncConnections:
     async def left_open(self) -> list[str]:
         """After a handler: aliases on which a transaction was left open, by it or by one that ran beside it."""
         return await _left_open() if self.used else []
+
+    def give_back(self) -> None:
+        """After a sync handler, which may have used async code: give back what that code's thread has from a pool."""
+        if self.used and unpooled.is_any_pooled():
+            SyncToAsync.single_thread_executor.submit(hygiene.give_back)
 
     async def drop(self) -> None:
         """At the end."""

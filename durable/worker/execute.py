@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import structlog
@@ -58,12 +59,20 @@ class GiveUp:
     failure: Failure
 
 
+class Lacking(StrEnum):
+    """What a delivery that is put off could not begin without."""
+
+    HANDLER = "unknown_handler"
+    CONNECTION = "no_connection"
+
+
 @dataclass(frozen=True, slots=True)
 class PutOff:
-    """No such handler here, yet: to be postponed without counting."""
+    """The handler could not begin here, yet: to be postponed without counting."""
 
     claim: Claim
     delay: timedelta
+    lacking: Lacking = Lacking.HANDLER
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,9 @@ class Handlers:
                 return
             run = transactional.run if call.definition.transactional else execute.perform
             outcome: Outcome = run(call, delivery)
-            self._finish_clean(call, delivery, outcome, hygiene.left_open())
+            left_open = hygiene.left_open()
+            self._async_pool.connections.give_back()
+            self._finish_clean(call, delivery, outcome, left_open)
         # Handlers' errors were caught inside. What comes here is a fault of ours; it must not leak the slot.
         except Exception as bug:
             log.exception("delivery_raised", **of_claim(delivery.claim))

@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
 from durable.flow.transaction import Session, session
+from durable.store import unpooled
 
 PROBE_AFTER = 5.0
 """Seconds of idleness after which a connection is asked whether it still lives. A server, a balancer or a firewall may
@@ -50,7 +51,17 @@ def refresh() -> None:
 
 
 def connect() -> None:
-    """Before a verb of the engine: have a connection to its database. Raises what connecting raises."""
+    """Before a verb of the engine, on a thread of its own: have a connection to its database, outside the host's pool.
+    Raises what connecting raises.
+    """
+    unpooled.keep_out(settings.database_alias)
+    connect_as_the_host_does()
+
+
+def connect_as_the_host_does() -> None:
+    """Before a verb of the engine on a handler's thread: have a connection to its database, from the pool if there is
+    one. Raises what connecting raises.
+    """
     refresh()
     connections[settings.database_alias].ensure_connection()
 
@@ -69,7 +80,8 @@ def drop() -> None:
 
 
 def left_open() -> list[str]:
-    """Close connections on which a transaction was begun and never ended, and answer their aliases.
+    """After a handler: close connections on which a transaction was begun and never ended, and answer their aliases.
+    What came from a pool goes back there: others wait for it, and for this thread it is as cheap to have it again.
 
     The driver is asked, too: into a transaction begun with a plain `BEGIN`, of which Django knows nothing, all that the
     next handlers of this thread write would go, and be lost with it.
@@ -79,7 +91,15 @@ def left_open() -> list[str]:
         if is_open(connection):
             found.append(connection.alias)
             _discard(connection)
+    give_back()
     return found
+
+
+def give_back() -> None:
+    """Give the pools back what this thread has from them, unless it is in a transaction."""
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None and unpooled.is_pooled(connection) and not connection.in_atomic_block:
+            _discard(connection)
 
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
@@ -97,6 +117,8 @@ def _discard(connection: BaseDatabaseWrapper) -> None:
     if connection.in_atomic_block:
         # Django keeps a closed connection for the atomic block that it believes to be in; a new wrapper knows of none.
         del connections[connection.alias]
+        if unpooled.is_kept_out(connection):
+            unpooled.keep_out(connection.alias)
 
 
 def _has_word(connection: BaseDatabaseWrapper) -> bool:

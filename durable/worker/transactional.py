@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 
 from django.db.transaction import TransactionManagementError
 
 from durable.errors import TransactionSpoilt
 from durable.flow import acknowledge
-from durable.flow.steps.faults import Fault, classify
+from durable.flow.steps.faults import Fault, classify, is_empty_pool
+from durable.flow.transaction import engine_connection
 from durable.kernel.failure import describe
 from durable.outcomes import Completed
 from durable.worker import hygiene
 from durable.worker.acks import WAITS_US
 from durable.worker.delivery import Delivery
-from durable.worker.execute import AckFailed, Call, Committed, Outcome, completed
+from durable.worker.execute import AckFailed, Call, Committed, Lacking, Outcome, PutOff, completed
 from durable.worker.logs import get_logger, of_claim
 
 log = get_logger("durable.worker.transactional")
+
+PUT_OFF = timedelta(seconds=1)
+"""When a handler that found no connection is delivered again."""
 
 
 def wait_us(microseconds: int) -> None:
@@ -30,36 +35,24 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
     """Run the handler and commit it with its completion, on this thread's connection.
 
     A retryable error has undone the handler's writes, so both are repeated on the schedule of acknowledgements, five
-    tries in all, within one attempt. Answers `Committed`, the ending of an application error, or `AckFailed`.
+    tries in all, within one attempt. Returns `Committed`, the ending of an application error, `AckFailed`, or `PutOff`
+    where the handler never began because there was no connection for it.
     """
     tries = 0
-    raised: BaseException | None = None
-
-    def handler() -> Completed:
-        nonlocal raised
-        try:
-            ending = completed(call, delivery)
-        except BaseException as error:
-            raised = error
-            raise
-        delivery.may_be_committed = True
-        return ending
-
+    trial = _Trial(call, delivery)
     while True:
         tries += 1
+        trial.connected = False
         try:
-            hygiene.connect()
-            return Committed(call.claim, acknowledge.transactional(call.claim, handler))
+            hygiene.connect_as_the_host_does()
+            trial.connected = True
+            return Committed(call.claim, acknowledge.transactional(call.claim, trial.handler))
         # User code runs in there; all that it, or the database, raises is told apart below.
         except BaseException as error:  # noqa: BLE001
             fault = classify(error)
-            if fault is Fault.PERMANENT:
-                # A handler that leaves a transaction which can not be committed has failed by its own fault.
-                if error is raised or isinstance(error, TransactionSpoilt | TransactionManagementError):
-                    return call.failed(error, delivery)
-                return AckFailed(call.claim, describe(error))
-            if tries > len(WAITS_US):
-                return AckFailed(call.claim, describe(error))
+            verdict = trial.verdict(error, fault, is_last=tries > len(WAITS_US))
+            if verdict is not None:
+                return verdict
             log.warning(
                 "transactional_try_failed", tries=tries, error=f"{type(error).__qualname__}", **of_claim(call.claim)
             )
@@ -67,3 +60,43 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
                 hygiene.drop()
         delivery.may_be_committed = False
         wait(WAITS_US[tries - 1])
+
+
+class _Trial:
+    """What is known of the tries of one delivery."""
+
+    def __init__(self, call: Call, delivery: Delivery) -> None:
+        self.connected = False
+        self._call = call
+        self._delivery = delivery
+        self._began = False
+        self._raised: BaseException | None = None
+        self._is_of_another_database = False
+
+    def handler(self) -> Completed:
+        """Run the handler. Raises what it raises."""
+        self._began = True
+        try:
+            ending = completed(self._call, self._delivery)
+        except BaseException as error:
+            self._raised = error
+            self._is_of_another_database = not engine_connection().errors_occurred
+            raise
+        self._delivery.may_be_committed = True
+        return ending
+
+    def verdict(self, error: BaseException, fault: Fault, *, is_last: bool) -> Outcome | None:
+        """Returns what a failed try means for the delivery; None: try again."""
+        handlers_own = error is self._raised
+        if fault is not Fault.PERMANENT and handlers_own and self._is_of_another_database:
+            # Our transaction was well, and repeating it cures no other database: the activity's own retries have to.
+            return self._call.failed(error, self._delivery)
+        if fault is Fault.PERMANENT:
+            # A handler that leaves a transaction which can not be committed has failed by its own fault.
+            if handlers_own or isinstance(error, TransactionSpoilt | TransactionManagementError):
+                return self._call.failed(error, self._delivery)
+            return AckFailed(self._call.claim, describe(error))
+        if not self._began and not self.connected and (is_last or is_empty_pool(error)):
+            # Waiting for a pool has taken its time already; to wait again would keep the slot from others.
+            return PutOff(self._call.claim, PUT_OFF, Lacking.CONNECTION)
+        return AckFailed(self._call.claim, describe(error)) if is_last else None

@@ -17,6 +17,7 @@ from django.db import connections
 from durable.conf import settings
 from durable.kernel.cache import Cache
 from durable.outcomes import Completed, Failed, ReconcileReport, RetryLater
+from durable.store import unpooled
 from durable.worker import hygiene, notes, stopping
 from durable.worker.acks import Acks
 from durable.worker.burst import Burst, Quiet
@@ -31,6 +32,7 @@ from durable.worker.logs import get_logger
 from durable.worker.loops import Loop
 from durable.worker.modes import Exit, Mode, StoreAtStart
 from durable.worker.notes import Note
+from durable.worker.pools import PoolWatch
 from durable.worker.turns import Turns
 from durable.worker.wakeup import Doorbell, ForeignWrites, Pace, Wake
 
@@ -92,6 +94,7 @@ class Worker:
         self._exit: Exit | None = None
         self._hangs: uuid.UUID | None = None
         self._hang_after = 5 * settings.turn_cpu_for.total_seconds()
+        self._pools = PoolWatch()
         self._assemble(concurrency or settings.concurrency)
 
     def _assemble(self, concurrency: int) -> None:
@@ -162,6 +165,10 @@ class Worker:
 
     def run(self) -> Exit:
         """Work until stopped (or, in a burst, until nothing is due), then stop in good order. Answers how it went."""
+        with unpooled.kept_out(self._alias):
+            return self._run()
+
+    def _run(self) -> Exit:
         if self._at_start is StoreAtStart.REQUIRE and not self._store_answers():
             return Exit.STORE
         log.info("worker_started", worker=self.name, queues=self._queues or "all", mode=self._mode.value)
@@ -181,6 +188,7 @@ class Worker:
             self._doorbell.wait(TICK if self._mode is Mode.SERVE else BURST_TICK)
             self._watch_turns()
             self._watch_threads()
+            self._pools.look()
             if self._on_tick is not None:
                 self._on_tick(self)
             if self._mode is Mode.BURST and self._exit is None:
@@ -222,6 +230,7 @@ class Worker:
         found += [pulse.complaint(stuck_after=STUCK_AFTER) for pulse in pulses]
         if self._exit is None:
             found += [f"the {name} loop is gone" for name in self._gone()]
+        found += self._pools.complaints()
         return [complaint for complaint in found if complaint]
 
     @property

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import timedelta
 
 from tests.settings import *  # noqa: F403
-from tests.settings import INSTALLED_APPS
+from tests.settings import DATABASES, INSTALLED_APPS
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker.plant"]
+DATABASES["default"]["OPTIONS"] = DATABASES["default"].get("OPTIONS", {}) | json.loads(
+    os.environ.get("PLANT_OPTIONS", "{}")
+)
 DURABLE = {
     "LEASE_FOR": timedelta(seconds=float(os.environ.get("PLANT_LEASE", "60"))),
     "GRACE_FOR": timedelta(seconds=float(os.environ.get("PLANT_GRACE", "30"))),
     "DELIVERY_BACKOFF": (timedelta(milliseconds=1), 1.0, timedelta(milliseconds=1)),
     "DELIVERY_ATTEMPTS": int(os.environ.get("PLANT_DELIVERIES", "8")),
     "ON_DEAD_LETTER": os.environ.get("PLANT_DEAD_LETTER", "hold"),
-    "CONCURRENCY": 4,
+    "CONCURRENCY": int(os.environ.get("PLANT_CONCURRENCY", "4")),
+    "NOTIFY": "PLANT_NOTIFY" in os.environ,
     "TURN_POISON_LIMIT": int(os.environ.get("PLANT_POISON", "3")),
     "TURN_CPU_FOR": timedelta(seconds=float(os.environ.get("PLANT_TURN", "2"))),
 }

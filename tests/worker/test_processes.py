@@ -17,6 +17,7 @@ import pytest
 
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.conftest import ROOT
+from tests.settings import VENDOR
 from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
@@ -343,3 +344,37 @@ def test_reload_starts_anew_when_code_changes_and_waits_out_what_does_not_compil
     until(lambda: answer_of(port) == (200, "ok\n"))
     process.send_signal(signal.SIGTERM)
     assert code_of(process) == 0
+
+
+@pytest.mark.skipif(VENDOR != "postgresql", reason="Django's pool is PostgreSQL's")
+@pytest.mark.parametrize("pool", ["true", '{"min_size": 1, "max_size": 1}'])
+def test_supervised_workers_a_burst_and_health_live_with_the_hosts_pool(
+    plant: Plant, runworker: Start, subprocess_environment: dict[str, str], pool: str
+) -> None:
+    """BUGLOG K1: each process has a pool of its own, and a listener beside it."""
+    pooled = {"PLANT_OPTIONS": f'{{"pool": {pool}}}', "PLANT_NOTIFY": "1", "PLANT_CONCURRENCY": "16"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serving = runworker("--processes", "2", "--health", f"127.0.0.1:{port}", **pooled)
+    until(lambda: answer_of(port) == (200, "ok\n"))
+    ids = [plant.start(workflows.fan, f"p{number}", 5) for number in range(10)]
+    for workflow_id in ids:
+        until_closed(plant, workflow_id)
+    health = subprocess.run(
+        [sys.executable, "manage.py", "durable", "health"],
+        cwd=ROOT,
+        env=subprocess_environment | {"DJANGO_SETTINGS_MODULE": "tests.worker.plant_settings"} | pooled,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (health.returncode, "Traceback" in health.stderr) == (0, False)
+    serving.send_signal(signal.SIGTERM)
+    assert code_of(serving) == 0
+    ids += [plant.start(workflows.journey, "burst")]
+    plant.signal(ids[-1], "go", "home")
+    assert code_of(runworker("--burst", "--processes", "2", **pooled)) == 0
+    assert {plant.look(workflow_id).status for workflow_id in ids} == {WorkflowStatus.COMPLETED}
+    labels = plant.labels()
+    assert len(labels) == len(set(labels))

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+import psycopg
+import psycopg_pool
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, OperationalError, connection
 
+from durable import activity
 from durable.flow import acknowledge, claim
-from durable.outcomes import AckOutcome, Claim, Failed, WorkflowStatus
-from durable.worker import execute, transactional
+from durable.outcomes import AckOutcome, Cause, Claim, Failed, RetryLater, WorkflowStatus
+from durable.worker import execute, hygiene, transactional
 from durable.worker.delivery import Delivery
-from durable.worker.execute import AckFailed, Call, Committed, Outcome
+from durable.worker.execute import AckFailed, Call, Committed, Lacking, Outcome, PutOff
+from tests.ledger.models import Entry
+from tests.settings import VENDOR
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
 from tests.worker.test_acks import MS, retryable
@@ -127,3 +133,100 @@ def test_an_application_error_rolls_back_and_becomes_an_ending(plant: Plant) -> 
     assert isinstance(outcome, Failed)
     assert outcome.failure.message == "rolled back"
     assert plant.labels() == []
+
+
+def refused_connection() -> OperationalError:
+    error = OperationalError("connection refused")
+    error.__cause__ = psycopg.OperationalError("connection refused")
+    return error
+
+
+def empty_pool() -> OperationalError:
+    error = OperationalError("couldn't get a connection after 30.00 sec")
+    error.__cause__ = psycopg_pool.PoolTimeout("couldn't get a connection after 30.00 sec")
+    return error
+
+
+@pytest.mark.parametrize(("error", "tries"), [(refused_connection, 5), (empty_pool, 1)])
+def test_a_handler_that_never_had_a_connection_is_put_off_and_not_counted(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception], tries: int
+) -> None:
+    """BUGLOG K1: a pool has made it wait already, so it is not asked five times."""
+    plant.enqueue(activities.write_once, "g")
+    taken = take()
+    asked = []
+
+    def refuse() -> None:
+        asked.append(1)
+        raise error()
+
+    monkeypatch.setattr(hygiene, "connect_as_the_host_does", refuse)
+    outcome = run(taken, [])
+    assert outcome == PutOff(taken, transactional.PUT_OFF, Lacking.CONNECTION)
+    assert len(asked) == tries
+    assert plant.labels() == []
+
+
+def test_a_handler_that_has_begun_once_is_abandoned_and_counted_though_there_is_no_connection_any_more(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be what ends the server each time."""
+    plant.enqueue(activities.write_once, "h")
+    taken = take()
+    real_connect, asked = hygiene.connect_as_the_host_does, []
+
+    def connect_once() -> None:
+        asked.append(1)
+        if len(asked) > 1:
+            raise empty_pool()
+        real_connect()
+
+    monkeypatch.setattr(acknowledge, "transactional", failing_before_commit(1, retryable))
+    monkeypatch.setattr(hygiene, "connect_as_the_host_does", connect_once)
+    assert isinstance(run(taken, []), AckFailed)
+    assert len(asked) == 5
+
+
+@pytest.mark.parametrize("error", [refused_connection, empty_pool, retryable])
+def test_a_handlers_error_of_another_database_is_an_application_error(
+    plant: Plant, isolated_registry: Any, error: Callable[[], Exception]
+) -> None:
+    """Repeating our transaction five times cures no other database; the activity's own retries have their waits."""
+    began = []
+
+    @activity(name="plant.elsewhere", transactional=True)
+    def elsewhere() -> None:
+        began.append(1)
+        raise error()
+
+    plant.enqueue(elsewhere)
+    outcome = run(take(), [])
+    assert isinstance(outcome, RetryLater)
+    assert outcome.cause is Cause.APPLICATION_ERROR
+    assert began == [1]
+
+
+def test_a_handlers_error_of_the_engines_database_is_repeated_with_its_transaction(
+    plant: Plant, isolated_registry: Any
+) -> None:
+    """BUGLOG D3: what a deadlock has undone is done again within the attempt."""
+    began = []
+
+    @activity(name="plant.here", transactional=True)
+    def here() -> str:
+        began.append(1)
+        Entry.objects.create(label=f"try {len(began)}")
+        if len(began) == 1:
+            with connection.wrap_database_errors:
+                raise_busy()
+        return "done"
+
+    def raise_busy() -> None:
+        if VENDOR == "sqlite":
+            raise sqlite3.OperationalError("database is locked")
+        raise psycopg.errors.DeadlockDetected("deadlock detected")
+
+    plant.enqueue(here)
+    taken = take()
+    assert run(taken, []) == Committed(taken, AckOutcome.ACKNOWLEDGED)
+    assert plant.labels() == ["try 2"]

@@ -101,6 +101,17 @@ def pass_gate(name: str) -> str:
     return "through"
 
 
+@activity(name="plant.pass_gate_holding")
+def pass_gate_holding(name: str) -> str:
+    """Stand at a door inside a transaction, on its connection."""
+    from django.db import transaction
+
+    with transaction.atomic():
+        Entry.objects.create(label=name)
+        GATES[name].pass_through()
+    return "through"
+
+
 @activity(name="plant.pass_gate_async")
 async def pass_gate_async(name: str) -> str:
     """Block the event loop at a door."""
