@@ -127,7 +127,7 @@ def _job(text: str) -> BulkJob | None:
     try:
         _args, named = decode_arguments(change_dead_letters, text, codec=settings.codec())
         job = named.get("job") or _args[0]
-    except Exception:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
+    except BaseException:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
         return None
     return job if isinstance(job, BulkJob) else None
 
@@ -157,6 +157,6 @@ def _progress(result: str) -> BulkProgress | None:
     """How far the work was, if that can be read."""
     try:
         found = settings.codec().decode(result, BulkProgress, path="result")
-    except Exception:  # noqa: BLE001 - as above
+    except BaseException:  # noqa: BLE001 - as above
         return None
     return found if isinstance(found, BulkProgress) else None

@@ -50,7 +50,7 @@ def readable(text: str) -> str:
     """A stored payload for reading: unwrapped by the codec, and indented where it is JSON. Else as it is stored."""
     try:
         opened = settings.codec().unwrap(text)
-    except Exception:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
+    except BaseException:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
         opened = text
     try:
         return json.dumps(json.loads(opened), indent=2, ensure_ascii=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from durable.errors.root import DurableError
+from durable.errors.showing import shown
 
 
 class ConfigurationError(DurableError):
@@ -107,7 +108,7 @@ class OptionInvalid(UsageError, ValueError):
         self.option = option
         self.value = value
         self.wanted = wanted
-        super().__init__(f"{option}={value!r} is not possible: {option} is {wanted}.")
+        super().__init__(f"{option}={shown(value)} is not possible: {option} is {wanted}.")
 
 
 class PayloadError(DurableError, ValueError):
@@ -139,10 +140,7 @@ class KeyInvalid(DurableError, ValueError):
     def __init__(self, what: str, value: Any, problem: str) -> None:
         self.what = what
         self.value = value
-        shown = repr(value)
-        if len(shown) > 80:
-            shown = f"{shown[:60]}…"
-        super().__init__(f"{what} {shown}: {problem}.")
+        super().__init__(f"{what} {shown(value)}: {problem}.")
 
 
 class KeyTaken(DurableError):

@@ -25,6 +25,7 @@ from durable.flow.steps.taking import Take
 from durable.flow.transaction import Patience, Waits
 from durable.kernel.cache import Cache
 from durable.kernel.events import EventType, MessageKind
+from durable.kernel.failure import interrupts
 from durable.logs import get_logger
 from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
 from durable.store import messages, outbox, staging, together, work_items, workflows
@@ -192,7 +193,9 @@ def _decide(plan: Plan, due: Sequence[DueMessage], batch: Batch, note: Note, unt
             max_events=settings.max_history_events,
             has_time=lambda: time.perf_counter() <= until,
         )
-    except Exception as error:  # noqa: BLE001 - as in `_replay`
+    except BaseException as error:  # as in `_replay`
+        if interrupts(error):
+            raise
         feeding.block(plan, unexpected(plan.workflow, error))
     finally:
         note(None)

@@ -11,11 +11,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from durable.errors import ArgumentsMismatch, PayloadError
+from durable.errors.showing import said
 from durable.kernel.converters import converter
 from durable.kernel.scalars import Converter
-from durable.kernel.unwritable import Refusal
+from durable.kernel.unwritable import at, refusal_of
 
 _KINDS = inspect.Parameter
+MAX_SHOWN_SIGNATURE = 500
+"""Characters of a signature in a sentence."""
 
 
 class ArgumentPlan:
@@ -38,13 +41,19 @@ class ArgumentPlan:
         self._plain = len(self._by_place) == len(signature.parameters) and not self._place_only
         self._converters: dict[str, Converter] = {p.name: converter(hints.get(p.name, Any)) for p in parameters}
 
+    @property
+    def shown_signature(self) -> str:
+        """The signature as text. It has the defaults in it, which are objects of the user's."""
+        return said(self.signature, MAX_SHOWN_SIGNATURE, what="signature")
+
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The object of a call. Raises `ArgumentsMismatch`, or `PayloadError` with the path from the parameter."""
         written: dict[str, Any] = {}
         converters = self._converters
         name = ""
+        bound = self._bind(args, kwargs)
         try:
-            for name, value in self._bind(args, kwargs).items():
+            for name, value in bound.items():
                 if name not in self._rest:
                     written[name] = converters[name].encode(value, 0)
                 elif name == self._rest_by_place:
@@ -52,8 +61,9 @@ class ArgumentPlan:
                 else:
                     convert = converters[name].encode
                     written[f"**{name}"] = {key: _named(key, convert, item, 0) for key, item in value.items()}
-        except Refusal as refusal:
-            raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from None
+        except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
+            refusal = refusal_of(error)
+            raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from refusal.cause
         return written
 
     def decode(self, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -78,14 +88,15 @@ class ArgumentPlan:
             for name in self._order:
                 if name in stored:
                     values[name] = self._converters[name].decode(stored.pop(name))
-        except Refusal as refusal:
-            raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from None
+        except BaseException as error:  # noqa: BLE001 - as above: `__init__` and `_missing_` of the user's classes
+            refusal = refusal_of(error)
+            raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from refusal.cause
         if stored:
             stray = next(iter(stored))
-            raise PayloadError(stray, f"{self.name}{self.signature} has no such parameter (any more)", _EVOLVE)
+            raise PayloadError(stray, f"{self.name}{self.shown_signature} has no such parameter (any more)", _EVOLVE)
         missing = [name for name in self._needed if name not in values]
         if missing:
-            raise PayloadError(missing[0], f"{self.name}{self.signature} was called without it", _EVOLVE)
+            raise PayloadError(missing[0], f"{self.name}{self.shown_signature} was called without it", _EVOLVE)
         return self._call(values, more, named)
 
     def _call(
@@ -116,7 +127,7 @@ class ArgumentPlan:
         try:
             return self.signature.bind(*args, **kwargs).arguments
         except TypeError as error:
-            raise ArgumentsMismatch(self.name, str(self.signature), str(error)) from None
+            raise ArgumentsMismatch(self.name, self.shown_signature, str(error)) from None
 
 
 _EVOLVE = "Give new parameters a default, and keep old ones while stored calls still use them."
@@ -127,15 +138,13 @@ def _each(item: Converter, values: tuple[Any, ...]) -> list[Any]:
     try:
         for value in values:
             written.append(item.encode(value, 0))  # noqa: PERF401 - its length says which was refused
-    except Refusal as refusal:
-        refusal.steps.append(f"[{len(written)}]")
-        raise
+    except BaseException as error:  # noqa: BLE001 - as above
+        raise at(f"[{len(written)}]", error) from None
     return written
 
 
 def _named(key: str, convert: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return convert(*arguments)
-    except Refusal as refusal:
-        refusal.steps.append(f".{key}")
-        raise
+    except BaseException as error:  # noqa: BLE001 - as above
+        raise at(f".{key}", error) from None

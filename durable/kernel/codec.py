@@ -15,8 +15,9 @@ from durable.errors import PayloadError, PayloadTooLarge
 from durable.kernel import wire
 from durable.kernel.arguments import ArgumentPlan
 from durable.kernel.converters import converter
+from durable.kernel.failure import interrupts, sentence
 from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
-from durable.kernel.unwritable import Refusal, step
+from durable.kernel.unwritable import USE_PLAIN, Refusal, refusal_of, step
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 _read = json.JSONDecoder().decode
@@ -59,8 +60,9 @@ class JsonCodec:
         """The payload of a value. Raises `PayloadError` with the path to what can not be carried."""
         try:
             data = converter(hint).encode(value, 0)
-        except Refusal as refusal:
-            raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from None
+        except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
+            refusal = refusal_of(error)
+            raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
         return self.seal(plain_text(data, path), path=path)
 
     def decode(self, text: str, hint: Any = Any, *, path: str) -> Any:
@@ -68,8 +70,9 @@ class JsonCodec:
         data = self.unseal(text, path=path)
         try:
             return converter(hint).decode(data)
-        except Refusal as refusal:
-            raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from None
+        except BaseException as error:  # noqa: BLE001 - as above: `__init__` and `_missing_` of the user's classes
+            refusal = refusal_of(error)
+            raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
 
     def wrap(self, text: str) -> str:
         """Last step of writing: JSON text into the text that is stored. A hook for encryption and compression."""
@@ -83,8 +86,10 @@ class JsonCodec:
         """JSON text as it is stored: wrapped, and no larger than `max_bytes`. Raises `PayloadError`."""
         try:
             stored = self.wrap(plain)
-        except Exception as error:  # a hook is the user's code
-            problem = f"{type(self).__name__}.wrap failed with {type(error).__name__}: {error}"
+        except BaseException as error:  # a hook is the user's code
+            if interrupts(error):
+                raise
+            problem = f"{type(self).__name__}.wrap failed with {sentence(error)}"
             raise PayloadError(path, problem, "Repair the codec.") from error
         # A character takes four bytes at most: small texts need no counting.
         if len(stored) * 4 > self.max_bytes:
@@ -97,12 +102,14 @@ class JsonCodec:
         """JSON natives from stored text. Raises `PayloadError`."""
         try:
             plain = self.unwrap(stored)
-        except Exception as error:  # a hook is the user's code
-            problem = f"{type(self).__name__}.unwrap failed with {type(error).__name__}: {error}"
+        except BaseException as error:  # a hook is the user's code
+            if interrupts(error):
+                raise
+            problem = f"{type(self).__name__}.unwrap failed with {sentence(error)}"
             raise PayloadError(path, problem, "Was it written with another codec or key?") from error
         try:
             return _read(plain)
-        except (ValueError, RecursionError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise PayloadError(path, f"the stored text is not JSON ({error})", "Look at it in the raw.") from None
 
 
@@ -113,7 +120,10 @@ def plain_text(data: Any, path: str) -> str:
         found = _find(data)
         if found is not None:
             raise PayloadError(found.path(path), found.problem, found.cure)
-        text = _write(data)
+        try:
+            text = _write(data)
+        except (TypeError, ValueError) as error:
+            raise PayloadError(path, f"one of its classes writes itself as no JSON ({error})", USE_PLAIN) from None
     return text
 
 
@@ -122,7 +132,7 @@ def _quickly(data: Any) -> str | None:
     try:
         text = _write(data)
         text.encode("utf-8")
-    except ValueError:
+    except (ValueError, TypeError):
         return None
     return None if "\\u0000" in text else text
 

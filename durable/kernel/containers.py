@@ -8,7 +8,7 @@ from typing import Any
 
 from durable.kernel.limits import MAX_PAYLOAD_DEPTH
 from durable.kernel.scalars import ANY_SHAPE, SCALARS, Converter, too_deep
-from durable.kernel.unwritable import Refusal, mismatch, short, step
+from durable.kernel.unwritable import Refusal, at, mismatch, short, step
 
 ARRAY = frozenset({"array"})
 
@@ -21,9 +21,8 @@ def _encoded_items(item: Converter, value: Any, depth: int) -> list[Any]:
     try:
         for element in value:
             items.append(encode(element, deeper))  # noqa: PERF401 - its length says which was refused
-    except Refusal as refusal:
-        refusal.steps.append(f"[{len(items)}]")
-        raise
+    except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
+        raise at(f"[{len(items)}]", error) from None
     return items
 
 
@@ -97,9 +96,8 @@ def of_places(places: list[Converter], label: str) -> Converter:
         try:
             for place, element in zip(places, value, strict=True):
                 items.append(place.encode(element, depth + 1))
-        except Refusal as refusal:
-            refusal.steps.append(f"[{len(items)}]")
-            raise
+        except BaseException as error:  # noqa: BLE001 - as above
+            raise at(f"[{len(items)}]", error) from None
         return items
 
     def decode(data: Any) -> Any:
@@ -131,9 +129,8 @@ def of_mapping(key: Converter, item: Converter, label: str) -> Converter:
         for name, element in value.items():
             try:
                 pairs[_encode_key(key, name)] = item.encode(element, depth + 1)
-            except Refusal as refusal:
-                refusal.steps.append(step(name))
-                raise
+            except BaseException as error:  # noqa: BLE001 - as above
+                raise at(step(name), error) from None
         return pairs
 
     def decode(data: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from durable.kernel import containers, records
 from durable.kernel.hints import Unresolved, label
 from durable.kernel.scalars import ANY_SHAPE, NONE, SCALARS, SHAPE_OF, Converter, native, of_enum, of_literal
-from durable.kernel.unwritable import ANNOTATE, USE_PLAIN, Refusal, mismatch, unknown
+from durable.kernel.unwritable import ANNOTATE, USE_PLAIN, Refusal, is_lazy, mismatch, unknown, worked_out
 
 UNANNOTATED = native(ANNOTATE)
 _made: dict[Any, Converter] = {}
@@ -181,6 +181,8 @@ def _of_members(encode: Any, decode: Any, members: list[Converter], shapes: froz
 def _encode_one_of(members: list[Converter], value: Any, depth: int, name: str) -> tuple[Converter, Any]:
     kind = type(value)
     takers = [member for member in members if kind in member.types]
+    if not takers and is_lazy(value):
+        return _encode_one_of(members, worked_out(value), depth, name)
     takers = takers or [member for member in members if isinstance(value, member.loose)]
     takers = takers or [member for member in members if ANY_SHAPE in member.shapes]
     refused: Refusal | None = None

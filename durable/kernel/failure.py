@@ -1,81 +1,84 @@
-"""Errors become text at once, and stay text: nothing here, or anywhere, calls an exception's class again."""
+"""Errors become text at once, and stay text: nothing here, or anywhere, calls an exception's class again.
+
+The one place that looks at an error of unknown origin. What the error's own code raises meanwhile stays in here, and
+be it `SystemExit`.
+"""
 
 from __future__ import annotations
 
-import traceback
 from pathlib import Path
+from typing import Final
 
-from durable.kernel.limits import MAX_FAILURE_MESSAGE, MAX_TRACEBACK
+from durable.errors.showing import class_name, clean, full_name, is_a, said
+from durable.kernel import tracebacks
+from durable.kernel.limits import MAX_FAILURE_MESSAGE
 from durable.outcomes import Failure
 
-_PACKAGE = Path(__file__).resolve().parent.parent
-_OURS = (str(_PACKAGE / "kernel"), str(_PACKAGE / "worker"), str(_PACKAGE / "flow"))
+_PACKAGE = f"{Path(__file__).resolve().parent.parent}/"
+_LONGEST_SENTENCE: Final = 500
+_MOST_TOLD: Final = 10
 
 
 def describe(error: BaseException) -> Failure:
     """An error as storable text: its type's qualified name, its message, and its traceback without the engine's frames.
 
-    Never raises for what the error does: a `str` that raises is named in its place. NUL and lone surrogates, which no
-    database takes, are written as escapes. Long texts are cut (`MAX_FAILURE_MESSAGE`, `MAX_TRACEBACK`).
+    Never raises for what the error does, and runs for a bounded time whatever it leads to: a `str` that raises is named
+    in its place, as is one that ends the program. NUL and lone surrogates, which no database takes, are written as
+    escapes. Long texts are cut (`MAX_FAILURE_MESSAGE`, `MAX_TRACEBACK`).
     """
-    return Failure(
-        type=clean(type_name(type(error))),
-        message=_cut_end(clean(_message(error)), MAX_FAILURE_MESSAGE),
-        traceback=_cut_start(clean(_traceback(error)), MAX_TRACEBACK),
-    )
+    message = said(error, MAX_FAILURE_MESSAGE, what="error")
+    try:
+        trace = tracebacks.written(error)
+    except BaseException as broken:  # noqa: BLE001 - no memory, no stack: what is known of the error is stored without
+        trace = f"<the traceback could not be written: {type_name(type(broken))}>"
+    return Failure(type=type_name(type(error)), message=message, traceback=trace)
 
 
 def type_name(error: type[BaseException]) -> str:
     """The qualified name of an error's class; built-in ones go without their module."""
-    if error.__module__ in ("builtins", "__main__"):
-        return error.__qualname__
-    return f"{error.__module__}.{error.__qualname__}"
+    return clean(full_name(error))
 
 
-def clean(text: str) -> str:
-    """Text that both databases can store: NUL and lone surrogates become escapes."""
-    if "\0" in text:
-        text = text.replace("\0", "\\x00")
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+def sentence(error: BaseException) -> str:
+    """Type and message in one bounded line, for logs and for sentences of our own."""
+    message = " ".join(said(error, _LONGEST_SENTENCE, what="error").split())
+    name = clean(class_name(type(error)))
+    return f"{name}: {message}" if message else name
 
 
-def _message(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception as broken:  # noqa: BLE001 - the message is the user's code
-        return f"<str() of this error raised {type(broken).__qualname__}>"
+def for_log(error: BaseException) -> BaseException:
+    """The `exc_info` of an error that user code raised: a stand-in of the same name, text, frames and causes.
+
+    Formatters and reporters call `str` on what they get, outside of anything that could catch what it raises.
+    """
+    chain = [error]
+    former = tracebacks.former(error)
+    while former is not None and len(chain) < _MOST_TOLD and all(former is not one for one in chain):
+        chain.append(former)
+        former = tracebacks.former(former)
+    told: BaseException | None = None
+    for one in reversed(chain):
+        stand_in = _stand_in(one)
+        stand_in.__cause__ = told
+        told = stand_in
+    assert told is not None
+    return told
 
 
-def _traceback(error: BaseException) -> str:
-    try:
-        story = traceback.TracebackException.from_exception(error, compact=True)
-        _drop_engine_frames(story)
-        return "".join(story.format())
-    except Exception as broken:  # noqa: BLE001 - formatting calls the user's code (str, notes) as well
-        return f"<the traceback could not be written: {type(broken).__qualname__}>"
+def _stand_in(error: BaseException) -> BaseException:
+    module, _, name = type_name(type(error)).rpartition(".")
+    kind = type(name, (Exception,), {"__module__": module or "builtins", "__qualname__": name})
+    made: BaseException = kind(said(error, MAX_FAILURE_MESSAGE, what="error"))
+    return made.with_traceback(tracebacks.readable(error))
 
 
-def _drop_engine_frames(story: traceback.TracebackException) -> None:
-    waiting = [story]
-    seen: set[int] = set()
-    while waiting:
-        part = waiting.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        frames = [frame for frame in part.stack if not frame.filename.startswith(_OURS)]
-        part.stack = traceback.StackSummary.from_list(frames)
-        waiting += [link for link in (part.__cause__, part.__context__) if link is not None]
-        waiting += part.exceptions or []
-
-
-def _cut_end(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    return f"{text[:limit]}… ({len(text) - limit:,} more characters)"
-
-
-def _cut_start(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    return f"({len(text) - limit:,} earlier characters) …{text[-limit:]}"
+def interrupts(error: BaseException) -> bool:
+    """Whether this is a Ctrl-C that struck while the engine's own code ran, and not an error of the user's code: that
+    raises what it likes, `KeyboardInterrupt` too.
+    """
+    if not is_a(error, KeyboardInterrupt):
+        return False
+    trace = tracebacks.real_traceback(error)
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or trace.tb_frame.f_code.co_filename.startswith(_PACKAGE)

@@ -8,10 +8,11 @@ from contextvars import Context
 from typing import TYPE_CHECKING
 
 from durable.errors import ActivityError, ArgumentsMismatch, NonDeterminism, PayloadError, WorkflowBlocked
+from durable.errors.showing import is_a
 from durable.kernel.codec import decode_arguments
 from durable.kernel.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
 from durable.kernel.events import Event, EventType
-from durable.kernel.failure import describe
+from durable.kernel.failure import describe, for_log
 from durable.kernel.loop import trouble_of_the_machine
 from durable.outcomes import Failure
 
@@ -46,16 +47,16 @@ def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
     left = sum(not task.done() for task in loop.tasks if task is not main)
     try:
         if main is None or not main.done():
-            raise loop.exit or RuntimeError("The workflow has not ended.")
+            raise loop.exit if loop.exit is not None else RuntimeError("The workflow has not ended.")
         result = main.result()
         payload = execution.codec.encode(result, execution.definition.result_hint, path="result")
         return CompleteWorkflow(payload, left, dropped)
-    except BaseException as error:  # whatever the user's code raised ends its workflow, and nothing else
-        if isinstance(error, asyncio.CancelledError) and execution.cancel_reason is not None:
+    except BaseException as error:  # noqa: BLE001 - whatever the user's code raised ends its workflow, and nothing else
+        if is_a(error, asyncio.CancelledError) and execution.cancel_reason is not None:
             return CancelWorkflow(execution.cancel_reason, left, dropped)
         blocked = trouble_of_the_machine(error)
         if blocked is not None:
-            raise blocked from error
+            raise blocked from for_log(error)
         return FailWorkflow(describe(error), left, dropped)
 
 

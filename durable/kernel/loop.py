@@ -21,9 +21,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from durable.errors import InsideWorkflow, OutsideWorkflow, PoisonTurn, StackExhausted, WorkflowBlocked
-from durable.kernel.failure import describe
+from durable.errors.showing import is_a, said
+from durable.kernel.failure import describe, for_log
 from durable.kernel.futures import ActivityFuture, WorkflowFuture, WorkflowTask
 from durable.kernel.timers import NEVER, TimerHandle, Timers
+from durable.kernel.tracebacks import around
 from durable.kernel.unsupported import RefusingLoop, close_unstarted, refuse_unordered
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ logger = logging.getLogger("durable.workflow")
 
 _SALTED = (1 << 60) - 1
 _MOST_PROBLEMS = 100
+_LONGEST_MESSAGE = 1_000
 
 
 class Mode(IntEnum):
@@ -326,14 +329,13 @@ class WorkflowLoop(RefusingLoop):
         if self.mode >= CLOSING or self.replaying:
             return
         error = context.get("exception")
-        if error is not None and len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append(describe(error))
-        logger.error(
-            "%s (workflow %s)",
-            context.get("message", "A problem in the workflow's loop"),
-            self.workflow_id,
-            exc_info=error,
-        )
+        message = said(context.get("message", "A problem in the workflow's loop"), _LONGEST_MESSAGE, what="message")
+        told: Any = None
+        if error is not None and is_a(error, BaseException):
+            if len(self.problems) < _MOST_PROBLEMS:
+                self.problems.append(describe(error))
+            told = for_log(error)
+        logger.error("%s (workflow %s)", message, self.workflow_id, exc_info=told)
 
     default_exception_handler = call_exception_handler
 
@@ -352,20 +354,11 @@ class WorkflowLoop(RefusingLoop):
 
 def trouble_of_the_machine(error: BaseException) -> WorkflowBlocked | None:
     """What must not become history, since it depends on the caller's stack or the machine; None for other errors."""
-    waiting: list[BaseException | None] = [error]
-    seen: set[int] = set()
-    while waiting:
-        part = waiting.pop()
-        if part is None or id(part) in seen:
-            continue
-        if isinstance(part, RecursionError):
+    for part in around(error):
+        if is_a(part, RecursionError):
             return StackExhausted()
-        if isinstance(part, MemoryError):
+        if is_a(part, MemoryError):
             return WorkflowBlocked("The workflow's code ran out of memory.")
-        seen.add(id(part))
-        waiting += (part.__cause__, part.__context__)
-        if isinstance(part, BaseExceptionGroup):
-            waiting += part.exceptions
     return None
 
 

@@ -10,10 +10,12 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from durable.errors.showing import class_name, shown
+from durable.kernel.failure import interrupts, sentence
 from durable.kernel.hints import resolved
 from durable.kernel.limits import MAX_PAYLOAD_DEPTH
 from durable.kernel.scalars import Converter, too_deep
-from durable.kernel.unwritable import Refusal, a, mismatch, step
+from durable.kernel.unwritable import Refusal, a, at, mismatch, step
 
 Fields = Mapping[str, tuple[Any, bool]]
 """Name to (annotation, whether it must be there)."""
@@ -73,7 +75,7 @@ def of_typed_dict(kind: Any, label: str, maker: Maker) -> Converter:
                 raise Refusal(f"the key {name!r} of {kind.__name__} is missing", "Add it.")
         if len(written) != len(value):
             stray = next(name for name in value if name not in written)
-            raise Refusal(f"{kind.__name__} has no key {stray!r}", "Declare it, or leave it out.")
+            raise Refusal(f"{kind.__name__} has no key {shown(stray)}", "Declare it, or leave it out.")
         return written
 
     return Converter(encode, _reader(kind, plan, dict), (dict,), frozenset({"object"}), label, (dict,))
@@ -100,8 +102,8 @@ def _of_attributes(kind: Any, plan: _Plan, label: str) -> Converter:
     def encode(value: Any, depth: int) -> Any:
         if type(value) is not kind:
             if isinstance(value, kind):
-                shown = type(value).__name__
-                raise Refusal(f"this is {a(shown)}, and would come back as {a(kind.__name__)}", _OWN_CLASS)
+                its_class = class_name(type(value))
+                raise Refusal(f"this is {a(its_class)}, and would come back as {a(kind.__name__)}", _OWN_CLASS)
             raise mismatch(value, a(kind.__name__))
         if depth > MAX_PAYLOAD_DEPTH:
             raise too_deep()
@@ -111,9 +113,8 @@ def _of_attributes(kind: Any, plan: _Plan, label: str) -> Converter:
         try:
             for name, item, _needed in plan.fields():
                 written[name] = item.encode(getattr(value, name), deeper)
-        except Refusal as refusal:
-            refusal.steps.append(step(name))
-            raise
+        except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
+            raise at(step(name), error) from None
         return written
 
     return Converter(encode, _reader(kind, plan, kind), (kind,), frozenset({"object"}), label, (kind,))
@@ -131,9 +132,11 @@ def _reader(kind: Any, plan: _Plan, build: Callable[..., Any]) -> Callable[[Any]
                 raise Refusal(f"the field {name!r} of {kind.__name__} is missing", "Give the field a default.")
         try:
             return build(**read)
-        except Exception as error:  # __init__ and __post_init__ are the user's code
-            shown = f"{type(error).__name__}: {error}"
-            raise Refusal(f"{kind.__name__} refused its stored fields ({shown})", "Let it accept them.") from error
+        except BaseException as error:  # __init__ and __post_init__ are the user's code
+            if interrupts(error):
+                raise
+            problem = f"{kind.__name__} refused its stored fields ({sentence(error)})"
+            raise Refusal(problem, "Let it accept them.") from error
 
     return decode
 
@@ -141,9 +144,8 @@ def _reader(kind: Any, plan: _Plan, build: Callable[..., Any]) -> Callable[[Any]
 def _stepped(name: str, convert: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return convert(*arguments)
-    except Refusal as refusal:
-        refusal.steps.append(step(name))
-        raise
+    except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
+        raise at(step(name), error) from None
 
 
 def _substituted(hint: Any, filled: Mapping[Any, Any]) -> Any:

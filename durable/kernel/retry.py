@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from durable.errors import ConfigurationError
+from durable.errors.showing import descends, dotted_name, real_mro, shown
 from durable.kernel.limits import MAX_COUNT, MAX_SPAN
 
 
@@ -57,10 +58,10 @@ class Retry:
 
     def gives_up(self, error: type[BaseException]) -> bool:
         """Whether errors of this class are not tried again, whatever attempts are left."""
-        if any(not isinstance(refused, str) and issubclass(error, refused) for refused in self.no_retry):
+        if any(not isinstance(refused, str) and descends(error, refused) for refused in self.no_retry):
             return True
         names = {refused for refused in self.no_retry if isinstance(refused, str)}
-        return bool(names) and any(_dotted(ancestor) in names for ancestor in error.__mro__)
+        return bool(names) and any(dotted_name(ancestor) in names for ancestor in real_mro(error))
 
     def as_data(self) -> dict[str, Any]:
         """Plain JSON, as an outbox row's options store it. Spans are seconds; classes become their dotted names."""
@@ -70,7 +71,7 @@ class Retry:
             "factor": self.factor,
             "cap": self.cap.total_seconds(),
             "jitter": self.jitter,
-            "no_retry": [refused if isinstance(refused, str) else _dotted(refused) for refused in self.no_retry],
+            "no_retry": [refused if isinstance(refused, str) else dotted_name(refused) for refused in self.no_retry],
         }
 
     @classmethod
@@ -89,10 +90,6 @@ class Retry:
         return self.cap / self.first if self.first else float("inf")
 
 
-def _dotted(error: type[BaseException]) -> str:
-    return f"{error.__module__}.{error.__qualname__}"
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -104,4 +101,4 @@ def _is_error_class(value: Any) -> bool:
 
 
 def _refused(name: str, value: Any, wanted: str) -> ConfigurationError:
-    return ConfigurationError(f"Retry({name}={value!r}) is not possible: {name} is {wanted}.")
+    return ConfigurationError(f"Retry({name}={shown(value)}) is not possible: {name} is {wanted}.")

@@ -13,8 +13,20 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from durable.errors.showing import class_name
 from durable.kernel.limits import MAX_PAYLOAD_DEPTH
-from durable.kernel.unwritable import ANNOTATE, Refusal, a, mismatch, short, step, unknown
+from durable.kernel.unwritable import (
+    ANNOTATE,
+    Refusal,
+    a,
+    at,
+    is_lazy,
+    mismatch,
+    short,
+    step,
+    unknown,
+    worked_out,
+)
 
 ANY_SHAPE = "any"
 SHAPE_OF: dict[type, str] = {
@@ -70,19 +82,20 @@ def encode_native(value: Any, depth: int, cure: str = ANNOTATE) -> Any:
 
 def _encode_subclass(value: Any, depth: int, cure: str) -> Any:
     """Subclasses of natives (safe strings, ordered dicts) go as what they are."""
-    match value:
-        case list() | tuple():
-            return _native_list(value, depth, cure)
-        case dict():
-            return _native_dict(value, depth, cure)
-        case str():
-            return str.__str__(value)
-        case int():
-            return int(value)
-        case float():
-            return finite(float(value))
-        case _:
-            raise unknown(value, cure)
+    kind = type(value)
+    if issubclass(kind, list | tuple):
+        return _native_list(value, depth, cure)
+    if issubclass(kind, dict):
+        return _native_dict(value, depth, cure)
+    if issubclass(kind, str):
+        return str.__str__(value)
+    if issubclass(kind, int):
+        return int.__int__(value)
+    if issubclass(kind, float):
+        return finite(float.__float__(value))
+    if is_lazy(value):
+        return encode_native(worked_out(value), depth + 1, cure)
+    raise unknown(value, cure)
 
 
 def _native_list(value: Any, depth: int, cure: str) -> list[Any]:
@@ -90,25 +103,24 @@ def _native_list(value: Any, depth: int, cure: str) -> list[Any]:
     try:
         for item in value:
             items.append(encode_native(item, depth + 1, cure))  # noqa: PERF401 - its length says which was refused
-    except Refusal as refusal:
-        refusal.steps.append(f"[{len(items)}]")
-        raise
+    except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
+        raise at(f"[{len(items)}]", error) from None
     return items
 
 
 def _native_dict(value: dict[Any, Any], depth: int, cure: str) -> dict[str, Any]:
     pairs: dict[str, Any] = {}
-    for key, item in value.items():
+    for its_key, item in value.items():
+        key = its_key if type(its_key) is str else worked_out(its_key)
         if not isinstance(key, str) or isinstance(key, enum.Enum):
             raise Refusal(
-                f"the key {short(key)} is {a(type(key).__name__)}; keys without an annotation are text",
+                f"the key {short(key)} is {a(class_name(type(key)))}; keys without an annotation are text",
                 "Annotate the mapping (`dict[int, str]`), or use text as keys.",
             )
         try:
             pairs[str.__str__(key)] = encode_native(item, depth + 1, cure)
-        except Refusal as refusal:
-            refusal.steps.append(step(key))
-            raise
+        except BaseException as error:  # noqa: BLE001 - as above
+            raise at(step(key), error) from None
     return pairs
 
 
@@ -127,8 +139,10 @@ def as_is(data: Any) -> Any:
 def _encode_str(value: Any, depth: int) -> Any:
     if type(value) is str:
         return value
-    if isinstance(value, str):
+    if issubclass(type(value), str):
         return str.__str__(value)
+    if is_lazy(value):
+        return _encode_str(worked_out(value), depth)
     raise mismatch(value, "text")
 
 
@@ -142,7 +156,7 @@ def _encode_int(value: Any, depth: int) -> Any:
     if type(value) is int:
         return value
     if isinstance(value, int):
-        return int(value)
+        return int.__int__(value)
     raise mismatch(value, "a whole number")
 
 
@@ -154,10 +168,10 @@ def _decode_int(data: Any) -> Any:
 
 def _encode_float(value: Any, depth: int) -> Any:
     if isinstance(value, float):
-        return finite(float(value))
+        return finite(float.__float__(value))
     if isinstance(value, int):
         try:
-            number = float(value)
+            number = float(int.__int__(value))
         except OverflowError:
             number = math.inf
         if number != value:
@@ -195,7 +209,7 @@ def _encode_decimal(value: Any, depth: int) -> Any:
         raise mismatch(value, "a Decimal")
     if not value.is_finite():
         raise Refusal(f"{value!r} is not a finite number", "Use None, or a text, for 'not a number'.")
-    return str(value)
+    return Decimal.__str__(value)
 
 
 def _text(data: Any, wanted: str) -> str:
@@ -216,19 +230,19 @@ def _decode_decimal(data: Any) -> Any:
 
 def _encode_date(value: Any, depth: int) -> Any:
     if isinstance(value, date) and not isinstance(value, datetime):
-        return value.isoformat()
+        return date.isoformat(value)
     raise mismatch(value, "a date")
 
 
 def _encode_datetime(value: Any, depth: int) -> Any:
     if isinstance(value, datetime):
-        return value.isoformat()
+        return datetime.isoformat(value)
     raise mismatch(value, "a datetime")
 
 
 def _encode_time(value: Any, depth: int) -> Any:
     if isinstance(value, time):
-        return value.isoformat()
+        return time.isoformat(value)
     raise mismatch(value, "a time")
 
 
@@ -266,7 +280,7 @@ def _decode_timedelta(data: Any) -> Any:
 
 def _encode_uuid(value: Any, depth: int) -> Any:
     if isinstance(value, uuid.UUID):
-        return str(value)
+        return uuid.UUID.__str__(value)
     raise mismatch(value, "a UUID")
 
 
@@ -365,6 +379,8 @@ def of_literal(values: tuple[Any, ...], label: str) -> Converter:
         try:
             return table[type(value), value]
         except (KeyError, TypeError):
+            if is_lazy(value):
+                return encode(worked_out(value), depth)
             raise mismatch(value, wanted) from None
 
     def decode(data: Any) -> Any:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from durable.errors.showing import class_name, full_name, is_a, real_mro, shown
+from durable.kernel.failure import for_log, interrupts, sentence
+
 ANNOTATE = "Annotate it with its type, so that it can be written and read back."
 USE_PLAIN = (
     "Use a dataclass, NamedTuple, TypedDict, Enum, or a plain type (str, int, float, bool, Decimal, UUID, bytes, "
@@ -12,11 +15,14 @@ USE_PLAIN = (
 
 
 class Refusal(Exception):
-    """Collects the steps from the value outwards. `path` joins them behind the name where it all began."""
+    """Collects the steps from the value outwards. `path` joins them behind the name where it all began. `cause` is what
+    the value's own code raised, if it did.
+    """
 
-    def __init__(self, problem: str, cure: str = USE_PLAIN) -> None:
+    def __init__(self, problem: str, cure: str = USE_PLAIN, *, cause: BaseException | None = None) -> None:
         self.problem = problem
         self.cure = cure
+        self.cause = cause
         self.steps: list[str] = []
         super().__init__(problem)
 
@@ -25,21 +31,39 @@ class Refusal(Exception):
         return start + "".join(reversed(self.steps))
 
 
+def refusal_of(error: BaseException) -> Refusal:
+    """What an error means that came while a value was read: itself, or a refusal of a value whose code raised it.
+
+    Raises it again when it says nothing about the value: no memory, no stack, or Ctrl-C.
+    """
+    if type(error) is Refusal:
+        return error
+    if is_a(error, MemoryError, RecursionError) or interrupts(error):
+        raise error
+    return Refusal(
+        f"reading it raised {sentence(error)}",
+        "Pass plain values, or make its own methods and properties raise nothing.",
+        cause=for_log(error),
+    )
+
+
+def at(place: str, error: BaseException) -> Refusal:
+    """The same, one step further out: `place` leads to the value from what holds it."""
+    refusal = refusal_of(error)
+    refusal.steps.append(place)
+    return refusal
+
+
 def step(key: Any) -> str:
     """One step of a path into a mapping."""
-    if isinstance(key, str) and key.isidentifier():
+    if type(key) is str and key.isidentifier():
         return f".{key}"
     return f"[{short(key)}]"
 
 
 def short(value: Any) -> str:
     """A value for a message: its guarded repr, of bounded length."""
-    try:
-        shown = repr(value)
-    except Exception as broken:  # noqa: BLE001 - repr is the user's code
-        shown = f"<repr() raised {type(broken).__qualname__}>"
-    shown = shown.encode("utf-8", "backslashreplace").decode("utf-8")
-    return shown if len(shown) <= 80 else f"{shown[:60]}…"
+    return shown(value)
 
 
 def a(name: str) -> str:
@@ -53,7 +77,7 @@ def mismatch(value: Any, wanted: str) -> Refusal:
     if special is not None:
         return special
     return Refusal(
-        f"{short(value)} is {a(type(value).__name__)}, not {wanted}", "Pass such a value, or change the annotation."
+        f"{short(value)} is {a(class_name(type(value)))}, not {wanted}", "Pass such a value, or change the annotation."
     )
 
 
@@ -62,20 +86,55 @@ def unknown(value: Any, cure: str) -> Refusal:
     special = _special(value)
     if special is not None:
         return special
-    return Refusal(f"{short(value)} is {a(type(value).__qualname__)}, which JSON can not carry by itself", cure)
+    return Refusal(f"{short(value)} is {a(class_name(type(value)))}, which JSON can not carry by itself", cure)
 
 
 def _special(value: Any) -> Refusal | None:
     kind = type(value)
-    for ancestor in kind.__mro__:
-        origin = (ancestor.__module__, ancestor.__name__)
-        if origin == ("django.db.models.base", "Model"):
+    for origin in map(full_name, real_mro(kind)):
+        if origin == "django.db.models.base.Model":
             return Refusal(
-                f"this is an instance of the model {kind.__name__}",
+                f"this is an instance of the model {class_name(kind)}",
                 "Pass its key (`.pk`) and load the row in the handler, where it is up to date.",
             )
-        if origin in (("django.db.models.query", "QuerySet"), ("django.db.models.manager", "BaseManager")):
+        if origin in ("django.db.models.query.QuerySet", "django.db.models.manager.BaseManager"):
             return Refusal(
-                f"this is {a(kind.__name__)}", "Pass a list of keys (`list(rows.values_list('pk', flat=True))`)."
+                f"this is {a(class_name(kind))}", "Pass a list of keys (`list(rows.values_list('pk', flat=True))`)."
             )
     return None
+
+
+def is_lazy(value: Any) -> bool:
+    """Whether this stands for a value that is worked out when it is needed, as Django's translated texts do."""
+    return any(full_name(ancestor) in _LAZY for ancestor in real_mro(type(value)))
+
+
+def worked_out(value: Any) -> Any:
+    """What a lazy value stands for, now: a translated text in the language that is active. Others are what they are.
+
+    Raises what the working out raises.
+    """
+    for _ in range(_LAZIEST):
+        if not is_lazy(value):
+            break
+        value = _cast(value)
+    return value
+
+
+_LAZY = frozenset({"django.utils.functional.Promise", "django.utils.functional.LazyObject"})
+_LAZIEST = 10
+
+
+def _cast(value: Any) -> Any:
+    """One step, by the ways in which the two kinds of lazy objects are copied."""
+    kind = type(value)
+    if any(full_name(ancestor) == "django.utils.functional.Promise" for ancestor in real_mro(kind)):
+        copied: Any = kind.__reduce__(value)  # type: ignore[call-arg]  # of the class: an instance may bring its own
+        function, args, kwargs = copied[1][:3]
+        made = function(*args, **kwargs)
+        if hasattr(type(made), "_get_number_value"):
+            raise Refusal("this text awaits the number that decides about its plural", "Fill it in: `text % values`.")
+        return made
+    if type(value.__dict__.get("_wrapped")) is object:  # Django's mark of one that was not used yet
+        kind._setup(value)
+    return value.__dict__["_wrapped"]

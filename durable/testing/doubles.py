@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import Any, TypeAlias
 
 from asgiref.sync import async_to_sync
 
+from durable.errors.showing import full_name, is_a, real_mro
 from durable.kernel.definitions import ActivityDefinition
 from durable.kernel.registry import registry
 from durable.worker.execute import Call
@@ -99,9 +99,13 @@ class Standing:
             return self._handler(*args, **kwargs)
         except BaseException as error:
             # Ctrl-C, and pytest's own outcomes (its timeout among them), are about the test and not about the activity.
-            if not isinstance(error, Exception | asyncio.CancelledError | GeneratorExit | SystemExit):
+            if is_a(error, KeyboardInterrupt) or any(map(_is_of_pytest, real_mro(type(error)))):
                 self.interruption = error
             raise
+
+
+def _is_of_pytest(kind: type) -> bool:
+    return full_name(kind).startswith("_pytest.")
 
 
 def _handler(definition: ActivityDefinition[Any, Any]) -> Handler:
@@ -129,10 +133,19 @@ def _awaiting(handler: Handler) -> Handler:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         answer = handler(*args, **kwargs)
-        return async_to_sync(_awaited)(answer) if inspect.isawaitable(answer) else answer
+        if not inspect.isawaitable(answer):
+            return answer
+        value, error = async_to_sync(_awaited)(answer)
+        if error is not None:
+            raise error
+        return value
 
     return call
 
 
-async def _awaited(answer: Awaitable[Any]) -> Any:
-    return await answer
+async def _awaited(answer: Awaitable[Any]) -> tuple[Any, BaseException | None]:
+    """What came of it. An error is no error of the bridge's, which would look at it and pass on what that raises."""
+    try:
+        return await answer, None
+    except BaseException as error:  # noqa: BLE001 - the handler's own, whatever it is
+        return None, error

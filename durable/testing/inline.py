@@ -18,7 +18,7 @@ from durable.errors import TransactionLeftOpen
 from durable.flow import abandon, acknowledge, claim, postpone, reconcile, turn
 from durable.flow.steps.faults import Fault, classify
 from durable.kernel.cache import Cache
-from durable.kernel.failure import describe
+from durable.kernel.failure import describe, sentence
 from durable.outcomes import (
     AckOutcome,
     Cancelled,
@@ -127,7 +127,7 @@ class Inline:
         return answer
 
     def _note_fault(self, verb: str, error: BaseException) -> None:
-        self.tally.faults.append(f"{verb}: {type(error).__qualname__}: {error}")
+        self.tally.faults.append(f"{verb}: {sentence(error)}")
 
     # --- one delivery ---
 

@@ -20,7 +20,7 @@ from django.db import connections
 
 from durable.flow import abandon, acknowledge, postpone
 from durable.flow.steps.faults import Fault, classify
-from durable.kernel.failure import describe
+from durable.kernel.failure import describe, for_log, sentence
 from durable.outcomes import AckOutcome, Cause, Claim, Ending, Failure, GiveBack
 from durable.worker import hygiene
 from durable.worker.delivery import Delivery
@@ -106,11 +106,11 @@ class Acks:
                 self._write(batch)
             # Errors of the database were treated inside. A fault of ours must not end the thread: nothing would be
             # acknowledged any more. The renewal of these ends, and the reconciler takes over.
-            except Exception as bug:
-                log.exception("ack_raised", items=len(batch))
-                self.pulse.fail(f"{type(bug).__qualname__}: {bug}")
+            except BaseException as bug:
+                log.error("ack_raised", items=len(batch), exc_info=for_log(bug))
+                self.pulse.fail(sentence(bug))
                 for item in batch:
-                    with suppress(Exception):
+                    with suppress(BaseException):
                         self._ended(item.delivery, item.outcome)
             self.pulse.end()
             with self._condition:
@@ -181,7 +181,7 @@ class Acks:
             hygiene.connect()
             outcomes = acknowledge.acknowledge(endings)
         # Whatever the acknowledgement raises is classified; what the classifier does not know is permanent (SPEC A3).
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:  # noqa: BLE001
             self._failed(batch, error)
             return
         self._troubled = False
@@ -189,9 +189,9 @@ class Acks:
         for item, outcome in zip(batch, outcomes, strict=True):
             self._ended_as(item, outcome)
 
-    def _failed(self, batch: list[_Pending], error: Exception) -> None:
+    def _failed(self, batch: list[_Pending], error: BaseException) -> None:
         fault = classify(error)
-        told = {"fault": fault.value, "error": f"{type(error).__qualname__}: {error}", "items": len(batch)}
+        told = {"fault": fault.value, "error": sentence(error), "items": len(batch)}
         self._say_once("acknowledgement_failed", **told)
         if isinstance(error, DatabaseFault):
             self.pulse.fail(str(told["error"]))
@@ -225,10 +225,10 @@ class Acks:
             answer = give_back(claim)
         # The verb has had its own retries. Nothing can be done here any more: the renewal ends, the lease runs out,
         # and the reconciler of whoever reaches the store takes over.
-        except Exception as error:  # noqa: BLE001
+        except BaseException as error:
             # A store that is away is no riddle that a traceback helps with, and each row that is out says it.
-            told = {"error": f"{type(error).__qualname__}: {error}", "exc_info": not isinstance(error, DatabaseFault)}
-            log.error("give_back_failed", verb=verb, **told, **of_claim(claim))
+            trace = None if isinstance(error, DatabaseFault) else for_log(error)
+            log.error("give_back_failed", verb=verb, error=sentence(error), exc_info=trace, **of_claim(claim))
             hygiene.drop()
         else:
             log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))

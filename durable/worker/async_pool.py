@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from asgiref.sync import SyncToAsync, sync_to_async
 from django.db.backends.signals import connection_created
 
+from durable.errors.showing import said
+from durable.kernel.failure import for_log
 from durable.store import unpooled
 from durable.worker import hygiene
 from durable.worker.delivery import Delivery
@@ -25,6 +27,7 @@ Answer = TypeVar("Answer")
 log = get_logger("durable.worker.async_pool")
 
 OWN_THREADS = "durable-"
+LONGEST_MESSAGE = 1_000
 
 _refresh = sync_to_async(hygiene.refresh, thread_sensitive=True)
 _left_open = sync_to_async(hygiene.left_open, thread_sensitive=True)
@@ -106,6 +109,7 @@ class AsyncPool:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
+                self._loop.set_exception_handler(_complain)
                 self._thread = threading.Thread(
                     target=self._run, args=(self._loop,), name="durable-async-handlers", daemon=True
                 )
@@ -127,8 +131,8 @@ class AsyncPool:
         try:
             loop.run_forever()
         # Whatever user code has raised through the loop: see above.
-        except BaseException:
-            log.exception("async_loop_raised")
+        except BaseException as raised:
+            log.error("async_loop_raised", exc_info=for_log(raised))
         else:
             if not self._closing:
                 log.error("async_loop_stopped_by_a_handler")
@@ -146,6 +150,15 @@ class AsyncPool:
         await loop.shutdown_asyncgens()
         self._closing = True
         loop.call_soon(loop.stop)
+
+
+def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say what asyncio has to say, such as that nobody has looked at a task's error. Its own way asks the error for its
+    `repr`, and passes on what that raises.
+    """
+    error = context.get("exception")
+    message = said(context.get("message", "A problem in the event loop"), LONGEST_MESSAGE, what="message")
+    log.error("async_loop_complained", message=message, exc_info=None if error is None else for_log(error))
 
 
 async def interruptible(delivery: Delivery, handler: Coroutine[Any, Any, Answer]) -> Answer:

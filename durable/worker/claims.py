@@ -13,6 +13,7 @@ from django.db import Error as DatabaseFault
 from durable.flow import claim as claiming
 from durable.flow import release as releasing
 from durable.flow.steps.taking import Take
+from durable.kernel.failure import sentence
 from durable.outcomes import Claim
 from durable.worker.delivery import Delivery
 from durable.worker.handlers import Handlers
@@ -164,7 +165,7 @@ class Claims:
         try:
             self._give_back()
         except DatabaseFault as fault:  # still held: the worker's last words give it back
-            log.warning("give_back_failed", error=f"{type(fault).__qualname__}: {fault}", worker=self._worker)
+            log.warning("give_back_failed", error=sentence(fault), worker=self._worker)
 
     def _ordinary_step(self, now: float) -> float:
         with self._lock:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from datetime import timedelta
 
+from durable.kernel.failure import for_log
 from durable.worker.delivery import Delivery
 from durable.worker.logs import get_logger
 from durable.worker.wakeup import HostTiming, Timing
@@ -54,8 +55,8 @@ class Deadlines:
             try:
                 due()
             # Without this thread no time limit holds any more: a fault of ours about one delivery must not end it.
-            except Exception:
-                log.exception("deadline_raised")
+            except BaseException as bug:
+                log.error("deadline_raised", exc_info=for_log(bug))
 
     def _next(self) -> Callable[[], None] | None:
         with self._condition:

@@ -22,6 +22,7 @@ from django.db import connections
 from durable import clock
 from durable.conf import settings
 from durable.errors import AlreadyRegistered, NotRegistered, PayloadError
+from durable.errors.showing import is_a
 from durable.kernel import activity_context
 from durable.kernel.activity_context import ActivityInfo
 from durable.kernel.codec import Codec, decode_arguments
@@ -113,7 +114,7 @@ class Call:
 
     def failed(self, error: BaseException, delivery: Delivery) -> Ending:
         """The ending of an attempt that raised. A result that can not be encoded is not tried again."""
-        final = isinstance(error, PayloadError) or self.retry.gives_up(type(error))
+        final = is_a(error, PayloadError) or self.retry.gives_up(type(error))
         return self._ending(describe(error), Cause.APPLICATION_ERROR, delivery, final=final)
 
     def timed_out(self, delivery: Delivery) -> Ending:
@@ -172,7 +173,7 @@ def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | N
         retry = stored_retry(claim.options) or definition.retry or settings.default_retry
         start_to_close = stored_start_to_close(claim.options) or definition.start_to_close
     # Decoding runs code of the user's: codecs, dataclasses, enums. Whatever it raises, the input does not decode.
-    except Exception as error:  # noqa: BLE001
+    except BaseException as error:  # noqa: BLE001
         return GiveUp(claim, Cause.UNDECODABLE_INPUT, describe(error))
     return Call(
         claim=claim,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from durable.errors import AlreadyRegistered, NotRegistered, TransactionLeftOpen
-from durable.kernel.failure import describe
+from durable.kernel.failure import describe, for_log
 from durable.kernel.registry import registry
 from durable.outcomes import Cancelled, Cause, Completed
 from durable.worker import execute, hygiene, transactional
@@ -142,9 +142,10 @@ class Handlers:
             left_open = hygiene.left_open()
             self._async_pool.connections.give_back()
             self._finish_clean(call, delivery, outcome, left_open)
-        # Handlers' errors were caught inside. What comes here is a fault of ours; it must not leak the slot.
-        except Exception as bug:
-            log.exception("delivery_raised", **of_claim(delivery.claim))
+        # Handlers' errors were caught inside. What comes here is a fault of ours, or what receivers of Django's signals
+        # about connections raise; it must neither leak the slot nor end the thread, and be it SystemExit.
+        except BaseException as bug:
+            log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
             self._finish(delivery, AckFailed(delivery.claim, describe(bug)))
         finally:
             self._foresight.took(time.monotonic() - began)
@@ -163,8 +164,8 @@ class Handlers:
                 outcome = call.failed(cancelled, delivery)
             self._finish_clean(call, delivery, outcome, await self._async_pool.connections.left_open())
         # As in `_run`.
-        except Exception as bug:
-            log.exception("delivery_raised", **of_claim(delivery.claim))
+        except BaseException as bug:
+            log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
             self._finish(delivery, AckFailed(delivery.claim, describe(bug)))
         finally:
             self._foresight.took(time.monotonic() - began)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from django.db import Error as DatabaseFault
 from django.db import connections
 
+from durable.kernel.failure import for_log, sentence
 from durable.worker import hygiene
 from durable.worker.logs import get_logger
 from durable.worker.wakeup import Wake
@@ -129,7 +130,7 @@ class Loop:
         # A fault in our own code, or an exit that user code asked for, must not end the thread in silence: a worker
         # without one of its loops looks alive and does nothing. It is shown, and tried again.
         except BaseException as bug:
-            log.exception("loop_raised", loop=self.pulse.name)
+            log.error("loop_raised", loop=self.pulse.name, exc_info=for_log(bug))
             return self._failed(bug)
         finally:
             self.pulse.end()
@@ -142,8 +143,8 @@ class Loop:
     def _failed(self, fault: BaseException) -> float:
         self._failures += 1
         if self._failures == 1:
-            log.warning("store_trouble", loop=self.pulse.name, error=f"{type(fault).__qualname__}: {fault}")
-        self.pulse.fail(f"{type(fault).__qualname__}: {fault}")
+            log.warning("store_trouble", loop=self.pulse.name, error=sentence(fault))
+        self.pulse.fail(sentence(fault))
         hygiene.drop()
         rest = min(FIRST_REST * 2.0 ** min(self._failures - 1, 16), LONGEST_REST)
         return rest * self._rng.uniform(0.8, 1.2)

@@ -11,6 +11,7 @@ from django.db import connections
 
 from durable.conf import settings
 from durable.flow import beat, release, renew
+from durable.kernel.failure import sentence
 from durable.worker import hygiene
 from durable.worker.delivery import Delivery, Settlement
 from durable.worker.logs import get_logger
@@ -52,8 +53,8 @@ class _Farewell(threading.Thread):
                     self._worker.leases.end(delivery)
             beat.gone(self._worker.name)
         # Whatever keeps the last words from being written, the exit code has to say so.
-        except Exception as fault:  # noqa: BLE001
-            self.trouble = f"{type(fault).__qualname__}: {fault}"
+        except BaseException as fault:  # noqa: BLE001
+            self.trouble = sentence(fault)
         finally:
             connections.close_all()
             self.said.set()

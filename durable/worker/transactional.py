@@ -9,10 +9,11 @@ from datetime import timedelta
 from django.db.transaction import TransactionManagementError
 
 from durable.errors import TransactionSpoilt
+from durable.errors.showing import is_a
 from durable.flow import acknowledge
 from durable.flow.steps.faults import Fault, classify, is_empty_pool
 from durable.flow.transaction import engine_connection
-from durable.kernel.failure import describe
+from durable.kernel.failure import describe, type_name
 from durable.outcomes import Completed
 from durable.worker import hygiene
 from durable.worker.acks import WAITS_US
@@ -42,7 +43,7 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
     trial = _Trial(call, delivery)
     while True:
         tries += 1
-        trial.connected = False
+        trial.again()
         try:
             hygiene.connect_as_the_host_does()
             trial.connected = True
@@ -53,9 +54,7 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
             verdict = trial.verdict(error, fault, is_last=tries > len(WAITS_US))
             if verdict is not None:
                 return verdict
-            log.warning(
-                "transactional_try_failed", tries=tries, error=f"{type(error).__qualname__}", **of_claim(call.claim)
-            )
+            log.warning("transactional_try_failed", tries=tries, error=type_name(type(error)), **of_claim(call.claim))
             if fault is Fault.NEW_CONNECTION:
                 hygiene.drop()
         delivery.may_be_committed = False
@@ -72,6 +71,11 @@ class _Trial:
         self._began = False
         self._raised: BaseException | None = None
         self._is_of_another_database = False
+
+    def again(self) -> None:
+        """The next try begins."""
+        self.connected = False
+        self._raised = None
 
     def handler(self) -> Completed:
         """Run the handler. Raises what it raises."""
@@ -92,8 +96,12 @@ class _Trial:
             # Our transaction was well, and repeating it cures no other database: the activity's own retries have to.
             return self._call.failed(error, self._delivery)
         if fault is Fault.PERMANENT:
+            # What leaves our blocks may be another error than the one that the handler raised in them: they set
+            # attributes of it, and its class may refuse that.
+            if self._raised is not None:
+                return self._call.failed(self._raised, self._delivery)
             # A handler that leaves a transaction which can not be committed has failed by its own fault.
-            if handlers_own or isinstance(error, TransactionSpoilt | TransactionManagementError):
+            if is_a(error, TransactionSpoilt, TransactionManagementError):
                 return self._call.failed(error, self._delivery)
             return AckFailed(self._call.claim, describe(error))
         if not self._began and not self.connected and (is_last or is_empty_pool(error)):

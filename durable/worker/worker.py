@@ -16,6 +16,7 @@ from django.db import connections
 
 from durable.conf import settings
 from durable.kernel.cache import Cache
+from durable.kernel.failure import sentence
 from durable.outcomes import Completed, Failed, ReconcileReport, RetryLater
 from durable.store import unpooled
 from durable.worker import hygiene, notes, stopping
@@ -272,7 +273,7 @@ class Worker:
                 failures += 1
         except DatabaseFault as fault:
             connections[self._alias].close()
-            log.warning("burst_can_not_look", error=f"{type(fault).__qualname__}: {fault}", worker=self.name)
+            log.warning("burst_can_not_look", error=sentence(fault), worker=self.name)
             failures += 1
         else:
             if self.ready.is_set():

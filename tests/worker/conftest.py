@@ -15,7 +15,7 @@ from durable.kernel.events import EventType
 from durable.kernel.registry import registry
 from durable.outcomes import Started
 from tests.waiting import Gate
-from tests.worker.plant import activities, workflows
+from tests.worker.plant import activities, fighters, workflows
 
 DELIVERY_BACKOFF = (timedelta(milliseconds=1), 1.0, timedelta(milliseconds=1))
 
@@ -101,7 +101,7 @@ def plant(transactional_db: None, settings: Any) -> Iterator[Plant]:
     """The plant on this test's database, with deliveries that are due again at once."""
     settings.DURABLE = {"DELIVERY_BACKOFF": DELIVERY_BACKOFF, "CONCURRENCY": 4}
     with registry.isolated():
-        for module in (activities, workflows):
+        for module in (activities, workflows, fighters):
             for definition in vars(module).values():
                 if definition.__class__.__name__.endswith("ActivityDefinition"):
                     registry.add_activity(definition)

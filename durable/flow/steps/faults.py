@@ -38,8 +38,16 @@ def classify(error: BaseException) -> Fault:
     """Says whether the transaction that ended with `error` is worth repeating, and on which connection.
 
     Drivers' errors are judged by their classes, subclasses included, whether Django has wrapped them or not. A
-    connection that is closed, lost or refused outranks any SQLSTATE that came with it. What is not known is permanent.
+    connection that is closed, lost or refused outranks any SQLSTATE that came with it. What is not known is permanent,
+    and so is an error of a handler's that raises when it is looked at.
     """
+    try:
+        return _classified(error)
+    except BaseException:  # noqa: BLE001 - it may be any error of a handler's, and its attributes the user's code
+        return Fault.PERMANENT
+
+
+def _classified(error: BaseException) -> Fault:
     driver, found = origin(error)
     if isinstance(error, DjangoInterfaceError) or (driver and isinstance(found, driver.InterfaceError)):
         return Fault.NEW_CONNECTION

@@ -16,6 +16,7 @@ from durable.flow.steps.plan import Terms
 from durable.kernel.cache import Cache
 from durable.kernel.events import INPUTS, RECORDS, Event, EventType
 from durable.kernel.execution import Execution, Limits
+from durable.kernel.failure import for_log, interrupts, sentence
 from durable.kernel.registry import registry
 from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
@@ -155,14 +156,16 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
     except PoisonTurn:
         batch.overran.append(workflow.id)
     # What a history can not be replayed for is told apart above. Any other error is of this history all the same, and
-    # must not keep the other workflows from their turns.
-    except Exception as error:  # noqa: BLE001
+    # must not keep the other workflows from their turns, and be it one that ends programs.
+    except BaseException as error:
+        if interrupts(error):
+            raise
         batch.verdicts[workflow.id] = unexpected(workflow, error)
     finally:
         note(None)
 
 
-def unexpected(workflow: LockedWorkflow, error: Exception) -> WorkflowBlocked:
+def unexpected(workflow: LockedWorkflow, error: BaseException) -> WorkflowBlocked:
     """An error that no code of the user's raised: of a payload or an event that was damaged, or our own."""
-    logger.error("workflow.turn_raised", workflow=str(workflow.id), type=workflow.type, exc_info=error)
-    return WorkflowBlocked(f"Its history or its messages can not be read: {type(error).__qualname__}: {error}")
+    logger.error("workflow.turn_raised", workflow=str(workflow.id), type=workflow.type, exc_info=for_log(error))
+    return WorkflowBlocked(f"Its history or its messages can not be read: {sentence(error)}")

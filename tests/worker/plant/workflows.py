@@ -8,6 +8,7 @@ import threading
 import durable
 from durable import workflow
 from tests.worker.plant import activities
+from tests.worker.plant import fighters as fighters  # noqa: PLC0414 - registered with the rest
 
 
 @workflow(name="plant.three")
