@@ -222,7 +222,16 @@ def _dotted(target: Any) -> str:
     return ""
 
 
-_PUBLIC = {"_io": "io", "posix": "os", "nt": "os", "_socket": "socket", "_thread": "threading", "io": "io"}
+_PUBLIC = {
+    "_io": "io",
+    "posix": "os",
+    "nt": "os",
+    "_socket": "socket",
+    "_thread": "threading",
+    "io": "io",
+    "pathlib._local": "pathlib",  # Python 3.13
+}
+"""Modules by which functions call themselves, to those from which they are imported."""
 
 
 def _advice(shown: str, target: Any, node: ast.expr, names: dict[str, Any]) -> str:

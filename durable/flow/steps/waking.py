@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from datetime import timedelta
+from math import inf
 from typing import Any
 
 from django.db import Error as DatabaseFault
@@ -42,7 +43,7 @@ def wake(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:
             wakeups.tell(connection, untold)
         return
     now = time.monotonic()
-    due = {queue for queue in queues if now - _told_at.get(queue, 0.0) >= SPACING.total_seconds()}
+    due = {queue for queue in queues if now - _told_at.get(queue, -inf) >= SPACING.total_seconds()}
     if not due:
         return
     _told_at.update(dict.fromkeys(due, now))
