@@ -80,18 +80,24 @@ def read(attempts: Iterable[Any]) -> list[ReadAttempt]:
 def attempt_words(row: OutboxRow) -> str:
     """How many attempts of the handler there were, of how many."""
     if row.status == OutboxStatus.CLAIMED:
-        return _("%(number)d of %(budget)d, running now") % {"number": row.attempts + 1, "budget": row.attempt_budget}
-    return _("%(number)d of %(budget)d made") % {"number": row.attempts, "budget": row.attempt_budget}
+        return _("%(number)s of %(budget)s, running now") % {
+            "number": wording.number(row.attempts + 1),
+            "budget": wording.number(row.attempt_budget),
+        }
+    return _("%(number)s of %(budget)s made") % {
+        "number": wording.number(row.attempts),
+        "budget": wording.number(row.attempt_budget),
+    }
 
 
 def delivery_words(row: OutboxRow) -> str:
     """How often the row was given to a worker, and how many of these were lost."""
     if not row.delivery_failures:
-        return str(row.deliveries)
-    return _("%(number)d, lost %(lost)d of %(budget)d") % {
-        "number": row.deliveries,
-        "lost": row.delivery_failures,
-        "budget": row.delivery_budget,
+        return wording.number(row.deliveries)
+    return _("%(number)s, lost %(lost)s of %(budget)s") % {
+        "number": wording.number(row.deliveries),
+        "lost": wording.number(row.delivery_failures),
+        "budget": wording.number(row.delivery_budget),
     }
 
 

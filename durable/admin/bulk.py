@@ -36,20 +36,22 @@ def bulk_list(room: Any) -> dict[str, Any]:
     """The last so many, newest first."""
     rows = Workflow.objects.using(settings.database_alias).filter(type=change_dead_letters.name).order_by("-pk")
     now = clock.host_now()
+    works = [
+        {
+            "address": room.progress_address(row.pk),
+            "label": _label(job),
+            "words": "" if job is None else "; ".join([*in_words(job.wanted), *filter(None, [job.reason])]),
+            "who": "" if job is None else job.actor_text,
+            "status": wording.workflow_status(row.status, blocked_reason=row.blocked_reason),
+            "created": wording.moment_and_distance(row.created_at, now),
+        }
+        for row in rows.defer("result", "failure", "timers")[:LISTED]
+        for job in [_job(row.input)]
+    ]
     return {
-        "works": [
-            {
-                "address": room.progress_address(row.pk),
-                "label": _label(job),
-                "words": "" if job is None else "; ".join([*in_words(job.wanted), *filter(None, [job.reason])]),
-                "who": "" if job is None else job.actor_text,
-                "status": wording.workflow_status(row.status, blocked_reason=row.blocked_reason),
-                "created": wording.moment_and_distance(row.created_at, now),
-            }
-            for row in rows.defer("result", "failure", "timers")[:LISTED]
-            for job in [_job(row.input)]
-        ],
-        "listed": LISTED,
+        "works": works,
+        "listed": wording.number(LISTED),
+        "is_full": len(works) == LISTED,
     }
 
 
@@ -78,7 +80,7 @@ def bulk_page(room: Room, workflow_id: uuid.UUID) -> dict[str, Any] | None:
         "created": wording.moment_and_distance(row.created_at, clock.host_now()),
         "closed": None if row.closed_at is None else wording.moment(row.closed_at),
         "lines": [_line(room, job, code, count, progress) for code, count in _ordered(job, counts)],
-        "seen": f"{sum(counts.values()):,}",
+        "seen": wording.number(sum(counts.values())),
         "over": over,
         "completed": completed,
         "unreadable": result is not None and progress is None,
@@ -97,10 +99,10 @@ def _line(
     links = format_html_join(", ", "{}", ((room.link(DeadLetter, key, f"#{key}"),) for key in keys))
     if job is not None and code == job.verb.done:
         did = _("Discarded") if job.verb is BulkVerb.DISCARD else _("Given back to the workers")
-        return {"count": f"{count:,}", "short": did, "why": "", "next": "", "links": links, "tone": "good"}
+        return {"count": wording.number(count), "short": did, "why": "", "next": "", "links": links, "tone": "good"}
     words = refusals.of_code(code)
     return {
-        "count": f"{count:,}",
+        "count": wording.number(count),
         "short": words.short,
         "why": words.why,
         "next": words.next,

@@ -15,10 +15,11 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from durable import clock
 from durable.activities import QUEUE, BulkVerb
-from durable.admin import previews, refusals
+from durable.admin import previews, refusals, wording
 from durable.admin.actions import ACTIONS, Action, Asked
 from durable.admin.carrying_out import AT_MOST_HERE, NotConfirmed, carry_out
 from durable.admin.dead_letter_filters import filter_of, in_words
@@ -130,7 +131,7 @@ def _problem(asked: Asked) -> str:
     if asked.action.reason == "required" and not asked.reason:
         return _("Please say why: this needs a reason, which is kept with it.")
     if len(asked.reason) > LONGEST_REASON:
-        return _("The reason is too long: %(most)d characters are the most.") % {"most": LONGEST_REASON}
+        return _("The reason is too long: %(most)s characters are the most.") % {"most": wording.number(LONGEST_REASON)}
     if asked.action.verb is BulkVerb.DISCARD and asked.then not in THENS:
         return _("Please choose what is to become of the workflows that still wait.")
     try:
@@ -151,10 +152,11 @@ def _page(request: HttpRequest, room: DeadLetterAdmin, asked: Asked, back: str, 
         "problem": problem,
         "back": back,
         "many": many,
-        "most_here": AT_MOST_HERE,
+        "most_here": wording.number(AT_MOST_HERE),
         "unserved": many and not _served(),
         "queue": QUEUE,
         "filter_words": _filter_words(asked),
+        "chosen_words": _chosen_words(asked),
         "named": _named(room, asked) if asked.keys is not None else [],
         "checkbox_name": ACTION_CHECKBOX_NAME,
         "could_go": ",".join(map(str, preview.could_go)) if asked.keys is not None and not preview.failed else None,
@@ -177,8 +179,14 @@ def _filter_words(asked: Asked) -> list[str]:
     return in_words(asked.wanted)
 
 
+def _chosen_words(asked: Asked) -> str:
+    """How many were ticked, in words."""
+    count = len(asked.keys or ())
+    return ngettext("%(count)s dead letter", "%(count)s dead letters", count) % {"count": wording.number(count)}
+
+
 def _refused(preview: previews.Preview) -> int:
-    return sum(int(line.count.replace(",", "").rstrip("+")) for line in preview.refused)
+    return sum(line.number for line in preview.refused)
 
 
 def _served() -> tuple[str, ...]:

@@ -195,8 +195,9 @@ def _span(low: int | None, high: int | None) -> str:
     if low is None and high is None:
         return ""
     if low == high:
-        return str(low)
-    return _("%(low)d or more") % {"low": low or 0} if high is None else f"{low or 0}-{high}"
+        return wording.number(low or 0)
+    shown = wording.number(low or 0)
+    return _("%(low)s or more") % {"low": shown} if high is None else f"{shown}-{wording.number(high)}"
 
 
 def _at(moment: datetime | None) -> str:

@@ -64,7 +64,7 @@ def attempts_table(row: Any) -> Table:
         [_("Delivery"), _("Cause"), _("Error"), _("Worker"), _("Began"), _("Ended")],
         [
             [
-                attempt.number,
+                wording.number(attempt.number),
                 wording.cause(attempt.cause),
                 attempt.error(),
                 wording.plain(attempt.worker),
@@ -74,7 +74,9 @@ def attempts_table(row: Any) -> Table:
             for attempt in failed[:ROWS_SHOWN]
         ],
         empty=_("None of them failed so far."),
-        note=_("Only the newest %(count)d are shown.") % {"count": ROWS_SHOWN} if len(failed) > ROWS_SHOWN else "",
+        note=_("Only the newest %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
+        if len(failed) > ROWS_SHOWN
+        else "",
     )
 
 
@@ -118,9 +120,9 @@ def _facts(room: Room, row: Any, now: datetime) -> list[Fact]:
         Fact(_("Deliveries"), attempts.delivery_words(row)),
         Fact(_("First failure"), wording.moment_and_distance(row.first_failed_at, now)),
         Fact(_("Dead letter since"), wording.moment_and_distance(row.dead_lettered_at, now)),
-        Fact(_("Redriven"), wording.plain(f"{row.redrive_count}×" if row.redrive_count else "")),
+        Fact(_("Redriven"), wording.plain(f"{wording.number(row.redrive_count)}×" if row.redrive_count else "")),
         Fact(_("Queue"), row.queue),
-        Fact(_("Place in the history"), _("lease %(lease)d, activity %(ordinal)d") % vars(row)),
+        Fact(_("Place in the history"), wording.place_in_history(row)),
         Fact(_("Dispatch key"), format_html('<span class="durable-id">{}</span>', row.dispatch_key)),
         Fact(_("Outbox row"), room.link(OutboxRow, row.pk, row.pk)),
     ]
@@ -153,7 +155,9 @@ def _redrives(row: Any) -> Table:
             for audit in found[:ROWS_SHOWN]
         ],
         empty=_("Nobody has redriven it so far."),
-        note=_("Only the newest %(count)d are shown.") % {"count": ROWS_SHOWN} if len(found) > ROWS_SHOWN else "",
+        note=_("Only the newest %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
+        if len(found) > ROWS_SHOWN
+        else "",
     )
 
 

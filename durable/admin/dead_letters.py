@@ -170,10 +170,16 @@ class DeadLetterAdmin(Room):
 
     @admin.display(description=gettext_lazy("attempts"))
     def tries(self, row: Any) -> object:
-        lines = [ngettext("%(count)d delivery", "%(count)d deliveries", row.deliveries) % {"count": row.deliveries}]
+        lines = [
+            ngettext("%(count)s delivery", "%(count)s deliveries", row.deliveries)
+            % {"count": wording.number(row.deliveries)}
+        ]
         if row.redrive_count:
-            lines.append(_("redriven %(count)d×") % {"count": row.redrive_count})
-        made = _("%(made)d of %(budget)d") % {"made": row.attempts, "budget": row.attempt_budget}
+            lines.append(_("redriven %(count)s×") % {"count": wording.number(row.redrive_count)})
+        made = _("%(made)s of %(budget)s") % {
+            "made": wording.number(row.attempts),
+            "budget": wording.number(row.attempt_budget),
+        }
         below = format_html_join("", '<span class="durable-quiet durable-below">{}</span>', ((line,) for line in lines))
         return format_html("{}{}", made, below)
 

@@ -37,16 +37,20 @@ class Order(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One event, ready to be read. `too_long` means that its data was not loaded for this page."""
+    """One event, ready to be read. `too_long` means that its data was not loaded for this page.
+
+    `seq` is for addresses and attributes, `number` for the reader.
+    """
 
     seq: int
+    number: str
     type: str
     tone: str
     at: SafeString
     sentence: str
     data: str
     traceback: str
-    characters: int
+    characters: str
     too_long: bool
 
 
@@ -113,9 +117,9 @@ def history_page(request: HttpRequest, workflow: Any, seen: payloads.Visibility)
     if entries:
         first, final = sorted((entries[0].seq, entries[-1].seq))
         place = _("Events %(first)s to %(final)s of %(last)s") % {
-            "first": f"{first:,}",
-            "final": f"{final:,}",
-            "last": f"{last:,}",
+            "first": wording.number(first),
+            "final": wording.number(final),
+            "last": wording.number(last),
         }
     return HistoryPage(entries, order, place, links, turn_around)
 
@@ -166,13 +170,14 @@ def _entries(workflow: Any, records: Sequence[Any], seen: payloads.Visibility) -
         entries.append(
             Entry(
                 seq=seq,
+                number=wording.number(seq),
                 type=event_type,
                 tone=tone(event_type),
                 at=wording.moment(recorded_at),
                 sentence=sentence(event_type, data, ordinal=ordinal, activity=name),
                 data=shown,
                 traceback=traceback,
-                characters=characters,
+                characters=wording.number(characters or 0),
                 too_long=text is None,
             )
         )

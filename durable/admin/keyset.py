@@ -25,6 +25,9 @@ class KeysetChangeList(ChangeList):
     OFFSET. Sorting by other columns does not exist, since most of them have no index to sort by.
     """
 
+    draws_itself = True
+    """For the templates of this app label: the list and its bar of actions are drawn by them, not by the theme."""
+
     forward_url: str | None
     backward_url: str | None
 

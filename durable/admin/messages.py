@@ -72,7 +72,7 @@ class MessageAdmin(Room):
 
     @admin.display(description=gettext_lazy("activity"))
     def ordinal_shown(self, message: Any) -> object:
-        return wording.plain(message.ordinal)
+        return wording.place(message.ordinal)
 
     @admin.display(description=gettext_lazy("due"))
     def due(self, message: Any) -> object:
@@ -104,8 +104,8 @@ class MessageAdmin(Room):
                     [
                         Fact(_("Workflow"), self.workflow_link(row.workflow_id)),
                         Fact(_("Kind"), wording.message_kind(row.kind)),
-                        Fact(_("Activity"), wording.plain(row.ordinal)),
-                        Fact(_("Lease of history"), row.lease),
+                        Fact(_("Activity"), wording.place(row.ordinal)),
+                        Fact(_("Lease of history"), wording.number(row.lease)),
                         Fact(_("Due"), wording.moment_and_distance(row.visible_at, now)),
                         Fact(_("Arrived"), wording.moment_and_distance(row.created_at, now)),
                         Fact(_("Sent only once under"), wording.plain(row.dedup)),

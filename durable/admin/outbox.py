@@ -121,10 +121,10 @@ class OutboxRowAdmin(Room):
     def _facts(self, row: Any, stored: dict[str, Any], now: Any) -> list[Fact]:
         facts = [
             Fact(_("Workflow"), self.workflow_link(row.workflow_id)),
-            Fact(_("Place in the history"), _("lease %(lease)d, activity %(ordinal)d") % vars(row)),
+            Fact(_("Place in the history"), wording.place_in_history(row)),
             Fact(_("Dispatch key"), format_html('<span class="durable-id">{}</span>', row.dispatch_key)),
             Fact(_("Queue"), wording.plain(row.queue)),
-            Fact(_("Priority"), row.priority),
+            Fact(_("Priority"), wording.number(row.priority)),
             Fact(_("Attempts"), attempts.attempt_words(row)),
             Fact(_("Deliveries"), attempts.delivery_words(row)),
             Fact(_("Next try"), attempts.next_try(row, now)),
@@ -142,7 +142,7 @@ class OutboxRowAdmin(Room):
             told = _("yes, and it has acted on it") if row.failure_delivered else _("no, it still waits")
             facts.append(Fact(_("Was the workflow told?"), told))
         if row.redrive_count:
-            facts.append(Fact(_("Redriven"), row.redrive_count))
+            facts.append(Fact(_("Redriven"), wording.number(row.redrive_count)))
         if row.discarded_at:
             facts.append(Fact(_("Discarded"), wording.moment(row.discarded_at)))
         options = stored.get("options_text")

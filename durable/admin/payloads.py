@@ -12,7 +12,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from durable.admin.wording import NOTHING
+from durable.admin.wording import NOTHING, number
 from durable.conf import settings
 
 SHOWN_CHARACTERS = 20_000
@@ -63,8 +63,8 @@ def block(text: str) -> SafeString:
     if len(text) <= SHOWN_CHARACTERS:
         return format_html('<pre class="durable-text">{}</pre>', text)
     note = _("Cut: these are the first %(shown)s of %(all)s characters.") % {
-        "shown": f"{SHOWN_CHARACTERS:,}",
-        "all": f"{len(text):,}",
+        "shown": number(SHOWN_CHARACTERS),
+        "all": number(len(text)),
     }
     return format_html(
         '<pre class="durable-text">{}</pre><p class="durable-quiet">{}</p>', text[:SHOWN_CHARACTERS], note

@@ -11,7 +11,7 @@ from django.db import DatabaseError, InterfaceError
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from durable.admin import refusals
+from durable.admin import refusals, wording
 from durable.admin.actions import Action, Asked
 from durable.conf import settings
 from durable.errors import StoreUnavailable
@@ -28,6 +28,7 @@ logger = get_logger("durable.admin")
 class Line:
     """So many would be refused, and why. `overridable` ones a forced redrive would let through."""
 
+    number: int
     count: str
     wording: refusals.Wording
     overridable: bool
@@ -108,11 +109,11 @@ def _preview(asked: Asked) -> Preview:
         go, looked_at, more = len(could_go), len(meant) + gone, ""
     held = 0 if asked.action.mode is RedriveMode.ELIGIBLE or not go else _held(meant)
     return Preview(
-        total=f"{looked_at:,}{more}",
+        total=f"{wording.number(looked_at)}{more}",
         go=go,
-        go_text=f"{go:,}{more}",
+        go_text=f"{wording.number(go)}{more}",
         refused=[
-            Line(f"{count:,}{more}", refusals.of_code(code), code in OVERRIDABLE)
+            Line(count, f"{wording.number(count)}{more}", refusals.of_code(code), code in OVERRIDABLE)
             for code, count in sorted(refused.items(), key=lambda item: -item[1])
         ],
         note=_note(asked.action, go, held),
@@ -136,6 +137,6 @@ def _note(action: Action, go: int, held: int) -> str:
             return _("Its workflow still waits for it.")
         return _("It was judged: its workflow does not wait for it any more.")
     return _("Not judged, so that the workflow still waits: %(held)s. Judged: %(judged)s.") % {
-        "held": f"{held:,}",
-        "judged": f"{max(go - held, 0):,}",
+        "held": wording.number(held),
+        "judged": wording.number(max(go - held, 0)),
     }

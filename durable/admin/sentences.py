@@ -8,7 +8,7 @@ from typing import Any
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from durable.admin.wording import shortened
+from durable.admin.wording import number, shortened
 from durable.kernel.events import EventType
 
 _LONGEST = 400
@@ -52,9 +52,9 @@ def failure_words(failure: Any) -> str:
 
 def _named(ordinal: int | None, activity: str | None) -> str:
     if activity and ordinal is not None:
-        return _("Activity %(ordinal)d (%(name)s)") % {"ordinal": ordinal, "name": activity}
+        return _("Activity %(ordinal)s (%(name)s)") % {"ordinal": number(ordinal), "name": activity}
     if ordinal is not None:
-        return _("Activity %(ordinal)d") % {"ordinal": ordinal}
+        return _("Activity %(ordinal)s") % {"ordinal": number(ordinal)}
     return _("An activity")
 
 
@@ -99,8 +99,8 @@ def _activity_failed(facts: Mapping[str, Any], named: str) -> str:
         text = _("%(named)s failed with %(error)s") % {"named": named, "error": words}
     attempts = facts.get("attempts")
     if isinstance(attempts, int) and attempts > 0:
-        text += " " + ngettext("(after %(count)d attempt)", "(after %(count)d attempts)", attempts) % {
-            "count": attempts
+        text += " " + ngettext("(after %(count)s attempt)", "(after %(count)s attempts)", attempts) % {
+            "count": number(attempts)
         }
     return text
 

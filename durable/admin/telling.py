@@ -58,7 +58,7 @@ def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[Told
     if before:
         words = refusals.of_code("already_done")
         text = ngettext("%(count)s was already done. %(why)s", "%(count)s were already done. %(why)s", before)
-        messages.info(request, text % {"count": f"{before:,}", "why": words.why})
+        messages.info(request, text % {"count": wording.number(before), "why": words.why})
     changed = "" if before else _changed(room, asked, outcomes, len(done))
     if changed:
         messages.warning(request, changed)
@@ -73,7 +73,7 @@ def named(room: Room, rows: Sequence[Told]) -> SafeString:
     )
     if len(rows) <= NAMED:
         return links
-    return format_html("{} {}", links, _("and %(count)s more") % {"count": f"{len(rows) - NAMED:,}"})
+    return format_html("{} {}", links, _("and %(count)s more") % {"count": wording.number(len(rows) - NAMED)})
 
 
 def _name(key: int, activity: str) -> str:
@@ -81,7 +81,7 @@ def _name(key: int, activity: str) -> str:
 
 
 def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
-    count = {"count": f"{len(done):,}"}
+    count = {"count": wording.number(len(done))}
     if asked.action.verb is BulkVerb.DISCARD:
         text = ngettext(
             "%(count)s dead letter was discarded. It will not run again.",
@@ -106,7 +106,7 @@ def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
                 "%(count)s of them belong to paused workflows and run when these are resumed.",
                 paused,
             )
-            % {"count": f"{paused:,}"}
+            % {"count": wording.number(paused)}
         )
     judged = sum(1 for told in done if not isinstance(told.outcome, RedriveRefused) and told.outcome.was_judged)
     if judged and asked.action.verb is BulkVerb.FORCE and len(done) == 1:
@@ -119,13 +119,13 @@ def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
                 "dropped.",
                 judged,
             )
-            % {"count": f"{judged:,}"}
+            % {"count": wording.number(judged)}
         )
     return format_html("{} {}", " ".join(parts), named(room, done))
 
 
 def _refused(room: Room, words: refusals.Wording, refused: Sequence[Told], code: str) -> SafeString:
-    count = {"count": f"{len(refused):,}", "why": words.why, "next": words.next}
+    count = {"count": wording.number(len(refused)), "why": words.why, "next": words.next}
     if code == "already_done":
         text = ngettext("%(count)s was already done. %(why)s", "%(count)s were already done. %(why)s", len(refused))
     elif words == refusals.of_code("outcome_unknown"):
@@ -153,13 +153,13 @@ def _changed(room: Room, asked: Asked, outcomes: Sequence[Told], done: int) -> S
             "%(count)s changed between the preview and your answer:",
             len(changed),
         )
-        return format_html("{} {}", text % {"count": f"{len(changed):,}"}, named(room, changed))
+        return format_html("{} {}", text % {"count": wording.number(len(changed))}, named(room, changed))
     as_before = sum(1 for told in outcomes if isinstance(told.outcome, _AS_BEFORE))
     if asked.previewed is None or done <= asked.previewed <= done + as_before:
         return ""
     return _("This changed between the preview and your answer: %(then)s would have gone, %(now)s went.") % {
-        "then": f"{asked.previewed:,}",
-        "now": f"{done:,}",
+        "then": wording.number(asked.previewed),
+        "now": wording.number(done),
     }
 
 

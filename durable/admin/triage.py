@@ -152,7 +152,8 @@ def _calm(health: look.Health, may: dict[str, bool]) -> list[str]:
     if may["worker"]:
         count = len(health.workers)
         facts.append(
-            ngettext("%(count)d worker is alive.", "%(count)d workers are alive.", count) % {"count": count}
+            ngettext("%(count)s worker is alive.", "%(count)s workers are alive.", count)
+            % {"count": wording.number(count)}
             if count
             else _("No worker is running; nothing is due either.")
         )
@@ -164,7 +165,7 @@ def _calm(health: look.Health, may: dict[str, bool]) -> list[str]:
 
 
 def _count(number: int) -> str:
-    return f"{COUNT_CAP:,}+" if number >= COUNT_CAP else f"{number:,}"
+    return f"{wording.number(COUNT_CAP)}+" if number >= COUNT_CAP else wording.number(number)
 
 
 def _address(model: str, site_name: str, query: str = "") -> str:

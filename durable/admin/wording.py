@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.utils import dateformat, timezone
+from django.utils import dateformat, formats, timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timesince import timesince
@@ -57,6 +57,28 @@ _MESSAGES: dict[str, Any] = {
 }
 
 
+def number(value: int) -> str:
+    """An amount, or a place in a history, in the reader's form: "1,241" in English, "1.241" in German. Every number on
+    a page goes through here, so that a page has one form; keys of rows stand as they do in addresses.
+    """
+    return formats.number_format(value, decimal_pos=0, use_l10n=True, force_grouping=True)
+
+
+def place(value: object) -> object:
+    """A place in a history as stored: a number in the reader's form, a dash for none, and anything else as it is."""
+    return number(value) if isinstance(value, int) and not isinstance(value, bool) else plain(value)
+
+
+def place_in_history(row: Any) -> str:
+    """Where an activity stands in its workflow's history."""
+    return _("lease %(lease)s, activity %(ordinal)s") % {"lease": number(row.lease), "ordinal": number(row.ordinal)}
+
+
+def of(part: int, whole: int) -> str:
+    """So many of so many."""
+    return f"{number(part)} / {number(whole)}"
+
+
 def badge(text: object, tone: str) -> SafeString:
     """A small coloured label. `tone` is one of good, bad, live, wait, off."""
     return format_html('<span class="durable-badge durable-{}">{}</span>', tone, text)
@@ -97,7 +119,7 @@ def span(length: timedelta, *, units: int = 2) -> str:
     """A length of time, rounded for reading: seconds below a minute, else at most so many of the largest units."""
     seconds = int(abs(length).total_seconds())
     if seconds < 60:
-        return ngettext("%(count)d second", "%(count)d seconds", seconds) % {"count": seconds}
+        return ngettext("%(count)s second", "%(count)s seconds", seconds) % {"count": number(seconds)}
     origin = datetime(2000, 1, 1, tzinfo=UTC)
     return timesince(origin, origin + timedelta(seconds=seconds), depth=units)
 

@@ -101,7 +101,7 @@ class WorkerAdmin(Room):
                         for row_id, workflow_id, until in items[:ROWS_SHOWN]
                     ],
                     empty=_("It holds nothing at the moment."),
-                    note=_("Only the first %(count)d are shown.") % {"count": ROWS_SHOWN}
+                    note=_("Only the first %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
                     if len(items) > ROWS_SHOWN
                     else "",
                 ),

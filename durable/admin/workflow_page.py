@@ -121,13 +121,13 @@ class WorkflowPage:
         if row.closed_at is None:
             facts.append(Fact(_("Timers"), self._timers()))
         if row.priority:
-            facts.append(Fact(_("Priority"), row.priority))
+            facts.append(Fact(_("Priority"), wording.number(row.priority)))
         if row.parent_id is not None:
             facts.append(Fact(_("Parent"), self._parent()))
         if row.poison_turns:
-            facts.append(Fact(_("Turns that ended badly"), row.poison_turns))
+            facts.append(Fact(_("Turns that ended badly"), wording.number(row.poison_turns)))
         if row.lease > 1:
-            facts.append(Fact(_("Lease of history"), row.lease))
+            facts.append(Fact(_("Lease of history"), wording.number(row.lease)))
         if not row.single and not _is_installed(row.type):
             facts.append(Fact(_("Code"), _("No workflow of this name is installed on this site.")))
         return facts
@@ -145,7 +145,9 @@ class WorkflowPage:
             return _("none")
         shown = [wording.moment_and_distance(moment, self.now) for moment in due[:_TIMERS_SHOWN]]
         if len(due) > _TIMERS_SHOWN:
-            shown.append(format_html("{}", _("and %(count)d more") % {"count": len(due) - _TIMERS_SHOWN}))
+            shown.append(
+                format_html("{}", _("and %(count)s more") % {"count": wording.number(len(due) - _TIMERS_SHOWN)})
+            )
         return _lines(shown)
 
     def _parent(self) -> object:
@@ -164,7 +166,7 @@ class WorkflowPage:
         if report.get("asked") is not None:
             facts.append(Fact(_("Found (in today's code)"), str(report["asked"])))
         if report.get("position") is not None:
-            facts.append(Fact(_("At event"), str(report["position"])))
+            facts.append(Fact(_("At event"), wording.place(report["position"])))
         if self.workflow.blocked_version:
             facts.append(Fact(_("Code version"), self.workflow.blocked_version))
         facts.append(
@@ -204,7 +206,7 @@ class WorkflowPage:
 
     def _pending_row(self, row: Any, error: attempts.ReadAttempt | None) -> Sequence[object]:
         item: WorkItem | None = getattr(row, "workitem", None)
-        named = format_html("{}. {}", row.ordinal, wording.shortened(row.activity, 80))
+        named = format_html("{}. {}", wording.number(row.ordinal), wording.shortened(row.activity, 80))
         return [
             self.room.link(OutboxRow, row.pk, named),
             wording.outbox_status(row.status, paused=row.paused),
@@ -239,7 +241,7 @@ class WorkflowPage:
                 [
                     self.room.link(Message, message.pk, wording.message_kind(message.kind)),
                     message_state(message, self.now),
-                    wording.plain(message.ordinal),
+                    wording.place(message.ordinal),
                     wording.moment_and_distance(message.visible_at, self.now),
                     wording.moment(message.created_at),
                 ]

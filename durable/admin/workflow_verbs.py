@@ -323,7 +323,7 @@ def _problem(verb: Verb, sent: Sent) -> str:
     if verb.reason == "required" and not sent.reason:
         return _("Please say why: this needs a reason, which becomes part of the history.")
     if len(sent.reason) > LONGEST_REASON:
-        return _("The reason is too long: %(most)d characters are the most.") % {"most": LONGEST_REASON}
+        return _("The reason is too long: %(most)s characters are the most.") % {"most": wording.number(LONGEST_REASON)}
     if verb.name == "signal" and not sent.signal:
         return _("Please give the signal's name.")
     reasons.check(sent.reason)

@@ -212,6 +212,6 @@ class WorkflowAdmin(Room):
         entry = single_event(workflow, seq, seen) if workflow is not None else None
         if entry is None:
             return self.not_there(request, object_id)
-        title = _("Event %(seq)d") % {"seq": seq}
+        title = _("Event %(seq)s") % {"seq": wording.number(seq)}
         context = {"entry": entry, "workflow": workflow, "data": payloads.block(entry.data)}
         return self.answer(request, "durable/admin/event.html", title, context)

@@ -5,6 +5,7 @@ Without Chromium these tests are skipped and say so; with `DURABLE_BROWSER=requi
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,6 +25,11 @@ PATIENCE = 20
 @pytest.fixture(autouse=True)
 def browser_is_there() -> None:
     """Skip, or fail where a browser is required."""
+    need_a_browser()
+
+
+def need_a_browser() -> None:
+    """Skip the test that calls this, or fail it where a browser is required, if there is none."""
     if CHROMIUM and DRIVER:
         return
     told = "Chromium and its driver are not installed (Debian: apt-get install chromium chromium-driver)."
@@ -67,7 +73,7 @@ class Person:
         self.fill("username", name)
         self.fill("password", name)
         self.press("Log in")
-        self.sees("Durable execution administration")
+        self.sees("Durable execution administration", "What needs somebody now")
 
     def go(self, path: str) -> None:
         """Type an address."""
@@ -129,6 +135,22 @@ class Person:
 
         Select(self.driver.find_element(By.NAME, name)).select_by_visible_text(text)
 
+    def click(self, path: str) -> None:
+        """Press something that stays on the page."""
+        self._reach(path).click()
+
+    def choose_by_name(self, css: str, text: str) -> None:
+        """Choose from a list that a theme may have hidden behind one of its own."""
+        from selenium.webdriver.common.by import By
+        from selenium.webdriver.support.ui import Select
+
+        select = self.driver.find_element(By.CSS_SELECTOR, css)
+        if select.is_displayed() and select.size["width"] > 1:
+            Select(select).select_by_visible_text(text)
+            return
+        select.find_element(By.XPATH, "following-sibling::span[contains(@class, 'select2')]").click()
+        self.click(f"//li[contains(@class, 'select2-results__option') and normalize-space(.)={_quoted(text)}]")
+
     def tick(self, key: int) -> None:
         """Tick a row of a list."""
         from selenium.webdriver.common.by import By
@@ -143,7 +165,23 @@ class Person:
         found = f"//button[normalize-space(.)={named}] | //a[normalize-space(.)={named}]"
         return bool(self.driver.find_elements(By.XPATH, found))
 
+    @contextlib.contextmanager
+    def leaving(self) -> Iterator[None]:
+        """What is done within leads to another page."""
+        from selenium.webdriver.common.by import By
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        before = self.driver.find_element(By.TAG_NAME, "html")
+        yield
+        WebDriverWait(self.driver, PATIENCE).until(lambda driver: _is_gone(before), "the page did not go")
+
     def _press(self, path: str) -> None:
+        element = self._reach(path)
+        with self.leaving():
+            element.click()
+
+    def _reach(self, path: str) -> Any:
+        """The element, when it can be pressed, in the middle of the window: themes have bars that stay in its way."""
         from selenium.webdriver.common.by import By
         from selenium.webdriver.support import expected_conditions
         from selenium.webdriver.support.ui import WebDriverWait
@@ -151,9 +189,8 @@ class Person:
         element = WebDriverWait(self.driver, PATIENCE).until(
             expected_conditions.element_to_be_clickable((By.XPATH, path)), f"nothing to press: {path}"
         )
-        before = self.driver.find_element(By.TAG_NAME, "html")
-        element.click()
-        WebDriverWait(self.driver, PATIENCE).until(lambda driver: _is_gone(before), "the page did not go")
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+        return element
 
 
 def _is_gone(element: Any) -> bool:

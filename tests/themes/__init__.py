@@ -1,0 +1,1 @@
+"""The admin under themes that replace Django's own templates."""
