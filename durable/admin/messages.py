@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -16,16 +18,38 @@ from durable.admin.parts import Fact, Facts, Text
 from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
 from durable.conf import settings
 from durable.kernel.events import MessageKind
-from durable.models import Message
+from durable.models import Message, Workflow
+
+NAME_WITHIN = 1_500
+"""Characters at the beginning of a payload in which the name of a signal stands, however it is escaped."""
+
+_NAME = re.compile(r'\{\s*"name"\s*:\s*')
 
 
-def message_state(message: Any, now: Any) -> object:
-    """Parked, due, or waiting for its time."""
+def message_state(message: Any, now: Any, *, ended: bool) -> object:
+    """Unread for good (its workflow has ended), parked, due, or waiting for its time."""
+    if ended and message.parked:
+        return wording.badge(_("Unread for good"), "off")
     if message.parked:
         return wording.badge(_("Parked"), "wait")
     if message.visible_at > now:
         return wording.badge(_("Later"), "off")
     return wording.badge(_("Due"), "live")
+
+
+def message_words(kind: str, beginning: str) -> str:
+    """The kind of a message, and of a signal its name, read from the beginning of its payload without the payload."""
+    words = wording.message_kind(kind)
+    before = _NAME.match(beginning) if kind == MessageKind.SIGNAL.value else None
+    if before is None:
+        return words
+    try:
+        name, _end = json.JSONDecoder().raw_decode(beginning, before.end())
+    except ValueError:
+        return words
+    if not isinstance(name, str):
+        return words
+    return _("%(kind)s “%(name)s”") % {"kind": words, "name": wording.shortened(name, 80)}
 
 
 class KindFilter(ChoiceFilter):
@@ -62,13 +86,19 @@ class MessageAdmin(Room):
     list_filter = (KindFilter, ParkedFilter, WorkflowFilter)
     empty_text = gettext_lazy("Nothing waits for a workflow: every message was taken.")
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """The rows, each with whether its workflow has ended."""
+        ended = Workflow.objects.terminal().filter(pk=OuterRef("workflow_id"))
+        messages: QuerySet[Any] = super().get_queryset(request).annotate(ended=Exists(ended))
+        return messages
+
     @admin.display(description=gettext_lazy("kind"))
     def kind_shown(self, message: Any) -> str:
         return wording.message_kind(message.kind)
 
     @admin.display(description=gettext_lazy("state"))
     def state(self, message: Any) -> object:
-        return message_state(message, clock.host_now())
+        return message_state(message, clock.host_now(), ended=message.ended)
 
     @admin.display(description=gettext_lazy("activity"))
     def ordinal_shown(self, message: Any) -> object:

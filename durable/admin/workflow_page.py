@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from django.db.models import QuerySet, TextField
-from django.db.models.functions import Cast
+from django.db.models import QuerySet, TextField, Value
+from django.db.models.functions import Cast, Left
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from durable import clock
 from durable.admin import attempts, payloads, wording
 from durable.admin.history import block_report, history_page
-from durable.admin.messages import message_state
+from durable.admin.messages import NAME_WITHIN, message_state, message_words
 from durable.admin.parts import Fact, Facts, Part, Table, Text
 from durable.admin.room import ROWS_SHOWN, Page
 from durable.admin.sentences import failure_words
@@ -72,7 +72,7 @@ class WorkflowPage:
         parts.append(Text(_("Input"), payloads.payload(getattr(row, "input_text", None), self.seen)))
         if row.closed_at is not None:
             parts.append(Text(_("Result"), payloads.payload(getattr(row, "result_text", None), self.seen)))
-        parts += [self._pending_work(), self._waiting_messages()]
+        parts += [self._pending_work(), self._messages()]
         return Page(
             title=row.type,
             subtitle=_("single activity") if row.single else _("workflow"),
@@ -227,20 +227,29 @@ class WorkflowPage:
             lines.append(format_html("{} {}", _("Cancel:"), cancel_words(item)))
         return _lines(lines)
 
-    def _waiting_messages(self) -> Table:
-        messages = list(
+    def _messages(self) -> Table:
+        """What waits for the next turn; of an ended workflow, what it was sent and will not read."""
+        ended = self.workflow.closed_at is not None
+        # Where payloads are hidden no part of one is read; the names stand in the history.
+        beginning = Left("payload", NAME_WITHIN) if self.seen is payloads.Visibility.SHOWN else Value("")
+        messages: list[Any] = list(
             Message.objects.using(settings.database_alias)
             .filter(workflow_id=self.workflow.pk)
+            .annotate(beginning=beginning)
             .defer("payload")
             .order_by("visible_at", "pk")[: ROWS_SHOWN + 1]
         )
+        note = self._more(Message, _("All messages of this workflow")) if len(messages) > ROWS_SHOWN else ""
+        if ended and messages:
+            said = _("Accepted, and not read before the workflow ended. They are kept with it.")
+            note = format_html("{} {}", said, note)
         return Table(
-            _("Waiting messages"),
+            _("Unread messages") if ended else _("Waiting messages"),
             [_("Message"), _("State"), _("Activity"), _("Due"), _("Arrived")],
             [
                 [
-                    self.room.link(Message, message.pk, wording.message_kind(message.kind)),
-                    message_state(message, self.now),
+                    self.room.link(Message, message.pk, message_words(message.kind, message.beginning)),
+                    message_state(message, self.now, ended=ended),
                     wording.place(message.ordinal),
                     wording.moment_and_distance(message.visible_at, self.now),
                     wording.moment(message.created_at),
@@ -248,7 +257,7 @@ class WorkflowPage:
                 for message in messages[:ROWS_SHOWN]
             ],
             empty=_("Every message was taken."),
-            note=self._more(Message, _("All waiting messages")) if len(messages) > ROWS_SHOWN else "",
+            note=note,
         )
 
     def _more(self, model: Any, text: str) -> SafeString:

@@ -23,7 +23,8 @@ def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor_text: str = "") ->
     """Ask a live workflow to stop. Answers done, asked, already over (with the status), or not found; never raises for
     any of these, and asking twice is asking once.
 
-    Joins the caller's transaction. A workflow is *asked*: its code sees the request at its next turn, and may clean up.
+    Joins the caller's transaction. A workflow is *asked*: its code sees the request at its next turn, and may clean up;
+    a request that it has not read when it ends is kept with it as unread.
     A single activity has no code that could: one that nobody has claimed is *done* at once, one that runs is asked
     through its worker.
     """

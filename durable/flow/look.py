@@ -17,7 +17,7 @@ from durable.kernel.events import Event
 from durable.outcomes import DeadLetterFilter, Snapshot, WakesBy, WorkflowStatus
 from durable.store import history as histories
 from durable.store import reads, redrives
-from durable.store.reads import PendingRow, QueueState
+from durable.store.reads import PendingRow, QueueState, UnreadMessage
 
 if TYPE_CHECKING:
     from durable.models import OutboxRow
@@ -26,6 +26,7 @@ __all__ = [
     "LATE_AFTER",
     "Health",
     "PendingRow",
+    "UnreadMessage",
     "by_key",
     "dead_letters",
     "dead_letters_matching",
@@ -35,6 +36,7 @@ __all__ = [
     "next_due",
     "pending",
     "snapshot",
+    "unread",
     "workers_of",
 ]
 
@@ -86,6 +88,13 @@ def history(workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list
 def pending(workflow_id: uuid.UUID, *, limit: int = 100) -> list[PendingRow]:
     """A workflow's open activities and dead letters, by ordinal, at most `limit`."""
     return transaction.reading(partial(reads.pending, workflow_id=workflow_id, limit=limit))
+
+
+def unread(workflow_id: uuid.UUID, *, limit: int = 100) -> list[UnreadMessage]:
+    """Signals and requests to cancel that an ended workflow was sent and has not read, oldest first, at most `limit`.
+    A live workflow has none: what waits for it will be read.
+    """
+    return transaction.reading(partial(reads.unread, workflow_id=workflow_id, limit=limit))
 
 
 def next_due(queues: Sequence[str] | None) -> timedelta | None:

@@ -15,8 +15,8 @@ from durable.store import messages, wakeups, workflows
 
 
 def signal(workflow_id: uuid.UUID, name: str, *, payload: str, dedup: str | None = None) -> None:
-    """Insert a signal with an encoded payload. Accepted, not delivered: what a closing workflow leaves unread is listed
-    in its closing event.
+    """Insert a signal with an encoded payload. Accepted, not delivered: one that the workflow has not read when it ends
+    is kept with it as unread, also when this transaction commits after the end.
 
     Joins the caller's transaction. A second signal with the same `dedup` to one workflow is accepted and changes
     nothing while the first still waits. Raises `WorkflowClosed`, `WorkflowNotFound`, `NobodyListens` for a single

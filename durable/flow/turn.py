@@ -133,7 +133,7 @@ def _turn(
     locked, at = turnable.workflows, turnable.at
     if not locked:
         return [], TurnReport()
-    told, unreadable = messages.due_of(connection, locked)
+    told, unreadable = messages.due_of(connection, [owner for owner in locked if locked[owner].is_live])
     for owner, problem in unreadable.items():
         batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {problem}."))
     until = time.perf_counter() + _CODE_FOR
@@ -235,7 +235,7 @@ def _write(
     _cancel(connection, [plan for plan in plans if plan.cancelled])
     closed = [plan.workflow.id for plan in plans if plan.closing is not None]
     closing.settle(connection, closed)
-    unread = closing.take_unread(connection, closed, read=[id for plan in plans for id in plan.consumed])
+    unread = closing.take_messages(connection, closed, read=[id for plan in plans for id in plan.consumed])
     events = []
     for plan in plans:
         events += [(plan.workflow.id, event) for event in plan.events]
@@ -246,8 +246,8 @@ def _write(
     workflows.sleep(connection, waiting)
     messages.park(connection, [*waiting, *(plan.workflow.id for plan in plans if plan.blocked)])
     messages.put_off(connection, {id: until for plan in plans for id, until in plan.later.items()})
-    for owner, kind, _ in messages.clear(connection, ended):
-        logger.warning("message.of_ended_workflow_removed", workflow=str(owner), kind=kind)
+    for owner, kind in messages.keep_late(connection, ended):
+        logger.warning("message.came_after_the_end", workflow=str(owner), kind=kind)
     return taken
 
 

@@ -78,5 +78,6 @@ def after_deploy(version: str) -> int:
 
 def _offer(ids: list[uuid.UUID], connection: BaseDatabaseWrapper) -> None:
     locked = workflows.lock(connection, ids)
-    workflows.offer_again(connection, list(locked))
-    messages.unpark(connection, list(locked))
+    live = [workflow.id for workflow in locked.values() if workflow.is_live]
+    workflows.offer_again(connection, live)
+    messages.unpark(connection, live)

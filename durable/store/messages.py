@@ -86,13 +86,18 @@ def insert_for_live(
 def due_of(
     connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]
 ) -> tuple[dict[uuid.UUID, list[DueMessage]], dict[uuid.UUID, str]]:
-    """The due messages of locked workflows, each list ordered by (due, id), and a start message even before it is due:
-    it says that the workflow has not begun. Parked ones are included: the caller asks for workflows that it is about to
-    turn. One statement, to be run after the one that took the locks.
+    """The due messages of locked, live workflows, each list ordered by (due, id), and a start message even before it is
+    due: it says that the workflow has not begun. Parked ones are included: the caller asks for workflows that it is
+    about to turn. One statement, to be run after the one that took the locks.
 
     Workflows with a message that can not be read (edited by hand, or written by a newer version of the engine) come in
     the second answer, with the reason: it must not keep the others from their turns.
     """
+    found: dict[uuid.UUID, list[DueMessage]] = {}
+    unreadable: dict[uuid.UUID, str] = {}
+    workflow_ids = list(workflow_ids)
+    if not workflow_ids:
+        return found, unreadable
     now, params = clock.now_sql(connection)
     condition, more = sql.among(connection, "workflow_id", workflow_ids)
     rows = sql.fetch(
@@ -103,8 +108,6 @@ def due_of(
         "ORDER BY workflow_id, visible_at, id",
         [*params, *more],
     )
-    found: dict[uuid.UUID, list[DueMessage]] = {}
-    unreadable: dict[uuid.UUID, str] = {}
     for row in rows:
         owner = sql.as_uuid(row[1])
         try:
@@ -162,17 +165,53 @@ def put_off(connection: BaseDatabaseWrapper, later: Mapping[int, datetime]) -> N
         )
 
 
-def clear(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> list[tuple[uuid.UUID, str, str]]:
-    """Remove every message of these closing (locked) workflows; answer (workflow, kind, payload) of what was
-    removed.
+_OF_THE_RUN = "kind IN ('start', 'completed', 'failed')"
+"""Nobody's news once the workflow has ended. The others were accepted from somebody outside."""
+
+
+def take(
+    connection: BaseDatabaseWrapper, *, read: Sequence[int], closing: Sequence[uuid.UUID]
+) -> list[tuple[uuid.UUID, str, str]]:
+    """Remove the messages that were read. Of closing (locked) workflows, park for good what callers have said and
+    nobody has read, and remove the rest; returns (workflow, kind, payload) of what is kept, in reading order.
+
+    One statement on PostgreSQL, at most two on SQLite.
+    """
+    if not closing:
+        delete(connection, read)
+        return []
+    owned, of_owned = sql.among(connection, "workflow_id", closing)
+    removing, params = f"DELETE FROM durable_message WHERE ({owned} AND {_OF_THE_RUN})", list(of_owned)
+    keeping, of_keeping = (
+        f"UPDATE durable_message SET parked = true WHERE {owned} AND NOT {_OF_THE_RUN}",
+        list(of_owned),
+    )
+    if read:
+        taken, of_taken = sql.among(connection, "id", sorted(read))
+        removing, params = f"{removing} OR {taken}", [*params, *of_taken]
+        keeping, of_keeping = f"{keeping} AND NOT {taken}", [*of_keeping, *of_taken]
+    keeping = f"{keeping} RETURNING visible_at, id, workflow_id, kind, payload"
+    if sql.is_postgresql(connection):
+        rows = sql.fetch(connection, f"WITH removed AS ({removing}) {keeping}", [*params, *of_keeping])
+    else:
+        sql.execute(connection, removing, params)
+        rows = sql.fetch(connection, keeping, of_keeping)
+    return [(sql.as_uuid(row[2]), row[3], row[4]) for row in sorted(rows, key=lambda row: row[:2])]
+
+
+def keep_late(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> list[tuple[uuid.UUID, str]]:
+    """Park what came to these (locked) workflows after they had ended: sent in a transaction that was open meanwhile.
+    Returns (workflow, kind) of each. One statement; what was parked before is not looked at.
     """
     if not workflow_ids:
         return []
     condition, params = sql.among(connection, "workflow_id", workflow_ids)
-    rows: list[tuple[Any, ...]] = sql.fetch(
-        connection, f"DELETE FROM durable_message WHERE {condition} RETURNING workflow_id, kind, payload", params
+    rows = sql.fetch(
+        connection,
+        f"UPDATE durable_message SET parked = true WHERE NOT parked AND {condition} RETURNING workflow_id, kind",
+        params,
     )
-    return [(sql.as_uuid(row[0]), row[1], row[2]) for row in rows]
+    return [(sql.as_uuid(row[0]), row[1]) for row in rows]
 
 
 def _moment(value: Any) -> datetime:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable import clock
 from durable.kernel.events import EventType
 from durable.outcomes import WorkflowStatus
 from durable.store import sql
@@ -23,6 +25,10 @@ DECIDES = {
     EventType.WORKFLOW_TIMED_OUT: WorkflowStatus.TIMED_OUT,
 }
 """The last event of one of these types says the status."""
+
+
+LEFT_DUE_FOR = timedelta(minutes=1)
+"""A message may become visible long after it was written: with the commit of the transaction that sent it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,12 @@ class Proven:
 
 
 def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) -> Proven:
-    """Compare each of the next `limit` workflows behind `after` with its history, in one statement's snapshot."""
+    """Compare each of the next `limit` workflows behind `after` with its history, in one statement's snapshot.
+
+    Of an ended workflow, parked messages are right: they are kept as unread. One that is due for longer than
+    `LEFT_DUE_FOR` is wrong; until then it may have been committed just now, and wait for the turn that will park it.
+    """
+    since, since_params = clock.now_sql(connection, -LEFT_DUE_FOR)
     kinds = ", ".join(f"'{kind.value}'" for kind in DECIDES)
     rows = sql.fetch(
         connection,
@@ -51,12 +62,14 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
         "(SELECT max(e.seq) FROM durable_event e WHERE e.workflow_id = w.id), "
         f"(SELECT e.type FROM durable_event e WHERE e.workflow_id = w.id AND e.type IN ({kinds}) "
         "ORDER BY e.seq DESC LIMIT 1), "
-        "(SELECT count(*) FROM durable_outboxrow r WHERE r.workflow_id = w.id AND r.status IN ('pending', 'claimed')) "
+        "(SELECT count(*) FROM durable_outboxrow r WHERE r.workflow_id = w.id AND r.status IN ('pending', 'claimed')), "
+        "CASE WHEN w.closed_at IS NULL THEN 0 ELSE (SELECT count(*) FROM durable_message m "
+        f"WHERE m.workflow_id = w.id AND NOT m.parked AND m.visible_at < {since}) END "
         f"FROM durable_workflow w WHERE w.id > %s ORDER BY w.id LIMIT {int(limit)}",
-        [sql.param(connection, after)],
+        [*since_params, sql.param(connection, after)],
     )
     found: list[Contradiction] = []
-    for workflow_id, status, last_seq, events, highest, kind, open_rows in rows:
+    for workflow_id, status, last_seq, events, highest, kind, open_rows, due in rows:
         subject = f"Workflow {sql.as_uuid(workflow_id)}"
         if kind is None:
             found.append(Contradiction(subject, f"it is {status}, and its history says nothing of a status."))
@@ -67,6 +80,11 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
             found.append(Contradiction(subject, text))
         if open_rows and WorkflowStatus(status).is_terminal:
             found.append(Contradiction(subject, f"it is {status}, and activities of it are still open: {open_rows}."))
+        if due and WorkflowStatus(status).is_terminal:
+            text = (
+                f"it is {status}, and messages to it are still due: {due}. A worker's next turn keeps them as unread."
+            )
+            found.append(Contradiction(subject, text))
     return Proven(found, sql.as_uuid(rows[-1][0]) if len(rows) == limit else None)
 
 

@@ -162,6 +162,33 @@ def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: i
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadMessage:
+    """What a caller has sent to a workflow that has ended, and nobody will read unless it is reopened."""
+
+    id: int
+    kind: str
+    payload: str
+    created_at: datetime
+
+
+def unread(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: int) -> list[UnreadMessage]:
+    """The messages that an ended workflow has kept, in the order in which it would have read them."""
+    rows = sql.fetch(
+        connection,
+        f"SELECT id, kind, payload, {sql.moment(connection, 'created_at')} FROM durable_message WHERE workflow_id = %s "
+        "AND EXISTS (SELECT 1 FROM durable_workflow w WHERE w.id = workflow_id AND w.closed_at IS NOT NULL) "
+        f"ORDER BY visible_at, id LIMIT {int(limit)}",
+        [sql.param(connection, workflow_id)],
+    )
+    found = []
+    for row_id, kind, payload, created_at in rows:
+        moment = moment_from_database(created_at)
+        assert moment is not None
+        found.append(UnreadMessage(row_id, kind, payload, moment))
+    return found
+
+
 def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None) -> list[datetime]:
     """The earliest moments at which a row, a message and a workflow's wake-up are due; those that there are."""
     condition, params = ("true", []) if queues is None else sql.among(connection, "queue", queues)

@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.kernel.events import Event
 from durable.outcomes import OutboxStatus
-from durable.store import history, messages, outbox, sql, work_items, workflows
+from durable.store import history, outbox, sql, work_items, workflows
 from durable.store.workflows import Progress
 
 
@@ -43,23 +43,3 @@ def finish(
     else:
         work_items.delete(connection, row_ids)
         outbox.finish(connection, endings)
-
-
-def take_messages(
-    connection: BaseDatabaseWrapper, *, read: Sequence[int], closing: Sequence[uuid.UUID]
-) -> list[tuple[uuid.UUID, str, str]]:
-    """Remove the messages that were read, and all others of closing workflows; answer those others, as
-    `messages.clear` does.
-    """
-    if read and closing and sql.is_postgresql(connection):
-        gone, gone_params = sql.among(connection, "id", sorted(read))
-        left, left_params = sql.among(connection, "workflow_id", closing)
-        rows = sql.fetch(
-            connection,
-            f"WITH taken AS (DELETE FROM durable_message WHERE {gone}) "
-            f"DELETE FROM durable_message WHERE {left} AND NOT {gone} RETURNING workflow_id, kind, payload",
-            [*gone_params, *left_params, *gone_params],
-        )
-        return [(sql.as_uuid(row[0]), row[1], row[2]) for row in rows]
-    messages.delete(connection, read)
-    return messages.clear(connection, closing)

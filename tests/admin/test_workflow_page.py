@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import timedelta
 
@@ -222,8 +223,24 @@ def test_pending_work_is_that_of_the_current_lease(root: Client, scene: Scene) -
 def test_waiting_messages_are_listed_with_their_state(root: Client, scene: Scene) -> None:
     factories.MessageFactory(workflow=scene.workflow, kind="completed", ordinal=7, parked=True)
     text = words(root, page_of(scene.workflow))
-    assert "Signal Due" in text
+    assert "Signal “approval” Due" in text
     assert "Result of an activity Parked 7" in text
+
+
+def test_an_ended_workflows_page_shows_by_name_what_it_was_sent_and_has_not_read(root: Client) -> None:
+    """Also under a name that reads like markup or JSON; the payload stays out of the list."""
+    closed = factories.WorkflowFactory(status="completed", closed_at=factories.now())
+    for name in ("news", '<b>"x"</b>', "ä" * 200):
+        told = json.dumps({"name": name, "payload": '"secret-17"'}, ensure_ascii=False, separators=(",", ":"))
+        factories.MessageFactory(workflow=closed, payload=told, parked=True)
+    factories.MessageFactory(workflow=closed, kind="cancel", payload="{broken", parked=True)
+    text = words(root, page_of(closed))
+    assert "Unread messages" in text
+    assert "Accepted, and not read before the workflow ended. They are kept with it." in text
+    for kind in ("Signal “news”", "Signal “&lt;b&gt;&quot;x&quot;&lt;/b&gt;”", "Cancel request"):
+        assert f"{kind} Unread for good" in text
+    assert "secret-17" not in root.get(page_of(closed)).text
+    assert words(root, list_of(Message)).count("Unread for good") == 4
 
 
 def test_more_rows_than_a_page_shows_are_reached_through_their_own_list(root: Client, scene: Scene) -> None:

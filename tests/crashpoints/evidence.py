@@ -153,8 +153,9 @@ def _of_workflow(workflow: Workflow, events: list[Event], messages: list[Message
     if closing != ([workflow.last_seq] if over else []):
         found.append(f"it is {workflow.status}, with closing events at {closing} of {workflow.last_seq}")
     waiting = [m for m in messages if m.workflow_id == workflow.id]
-    if over and (waiting or workflow.wake_at is not None):
-        found.append(f"it is over, and wakes at {workflow.wake_at} for {[m.kind for m in waiting]}")
+    due = [m.kind for m in waiting if not m.parked or m.kind not in ("signal", "cancel")]
+    if over and (due or workflow.wake_at is not None):
+        found.append(f"it is over, and wakes at {workflow.wake_at} for {due}")
     begun = any(event.type != EventType.WORKFLOW_STARTED for event in events)
     if (
         not workflow.single

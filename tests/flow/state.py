@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,18 @@ def messages_of(workflow_id: uuid.UUID) -> list[tuple[str, int | None, Any]]:
 
 def _plain(kind: str, payload: str) -> Any:
     return payload if kind in (MessageKind.COMPLETED, MessageKind.START) else wire.load(payload)
+
+
+def kept(workflow_id: uuid.UUID) -> list[tuple[str, Any, bool]]:
+    """What lies there for a workflow: (kind, what it says, parked), in reading order."""
+    found = Message.objects.filter(workflow_id=workflow_id).order_by("visible_at", "id")
+    return [(m.kind, json.loads(m.payload).get("name"), m.parked) for m in found]
+
+
+def listed(workflow_id: uuid.UUID) -> list[dict[str, Any]]:
+    """What its closing event lists as unread."""
+    events = Event.objects.filter(workflow_id=workflow_id).order_by("-seq")
+    return list(events[0].data.get("unread", []))
 
 
 def pause(workflow_id: uuid.UUID) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from durable.flow import acknowledge, beat, claim, look, reconcile, renew, settle, unblock
+from durable.models import Message
 from durable.outcomes import Completed, DeadLetterFilter, Held
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver
@@ -139,6 +141,10 @@ def backlog(driver: Driver) -> Any:
     _copies("message", OTHERS, "workflow_id", waiting, workflow_id=of_waiting)
     _copies("workflow", OTHERS, "id", single, id=of_closed, status="'completed'", closed_at="x.created_at")
     _copies("outboxrow", OTHERS, "workflow_id", single, workflow_id=of_closed, status="'done'")
+    # What ended workflows have not read: one of many of them, and many of one.
+    unread = {"kind": "'signal'", "parked": "true", "visible_at": "x.visible_at - n * interval '1 second'"}
+    _copies("message", OTHERS, "workflow_id", waiting, workflow_id=of_closed, **unread)
+    _copies("message", OTHERS, "workflow_id", waiting, workflow_id="'01700000-0000-7000-8000-000000000001'", **unread)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
     return wide
@@ -229,6 +235,27 @@ def test_turns_acknowledgements_and_lists_of_dead_letters_find_theirs_by_an_inde
     assert len(plans) > 12
     found = {sql[:100]: nodes for sql, plan in plans if (nodes := _costly(plan))}
     assert not found, json.dumps(found, indent=2)
+
+
+@on_postgresql
+def test_what_ended_workflows_have_not_read_is_not_looked_at(backlog, driver: Driver) -> None:
+    """Neither by whoever looks for work, nor by the turn that meets one more message for such a workflow."""
+    late = uuid.UUID("01700000-0000-7000-8000-000000000001")
+    message = Message.objects.filter(workflow_id=late)[0]
+    Message.objects.create(
+        workflow_id=late, lease=1, kind="signal", payload=message.payload, visible_at=message.visible_at,
+        created_at=message.created_at,
+    )  # fmt: skip
+    plans = _plans(lambda: driver.turn(limit=100))
+    plans += _plans(lambda: look.next_due(None))
+    plans += _plans(lambda: look.unread(late))
+    whole = [sql[:100] for sql, plan in plans if any("durable_message" in node for node in _costly(plan))]
+    assert not whole
+    assert not Message.objects.filter(workflow_id=late, parked=False).exists()
+    with CaptureQueriesContext(connection) as captured:
+        assert driver.turn(limit=100).workflows == 100
+    asked = [query["sql"] for query in captured if "SELECT id, workflow_id, lease, kind" in query["sql"]]
+    assert not [statement for statement in asked if str(late) in statement or late.hex in statement]
 
 
 @on_postgresql

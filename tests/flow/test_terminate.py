@@ -42,13 +42,13 @@ def test_everything_that_a_workflow_has_open_ends_with_it(driver: Driver, frozen
 
 
 def test_what_was_left_unread_is_listed(driver: Driver) -> None:
-    """Accepted is not delivered, and the history says so; nothing stays behind."""
+    """Accepted is not delivered, and the history says so; the signal itself is kept, parked."""
     workflow_id = driver.start(cases.sequence, 1)
     signal.signal(workflow_id, "go", payload="1")
     terminate.terminate(workflow_id, reason="fraud")
     closing = Event.objects.get(workflow_id=workflow_id, type="workflow_cancelled")
     assert closing.data["unread"] == [{"kind": "signal", "name": "go", "payload": "1"}]
-    assert not Message.objects.exists()
+    assert list(Message.objects.values_list("kind", "parked")) == [("signal", True)]
 
 
 def test_its_code_does_not_run_again(driver: Driver) -> None:

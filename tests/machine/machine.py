@@ -142,7 +142,8 @@ class Machine(Calling, Working, Operating):
 
     def _nothing_is_left(self) -> None:
         assert not self.state.items
-        assert not self.state.messages
+        left = [message for message in self.state.messages.values() if not message["parked"]]
+        assert not left, "what ended workflows keep is parked"
         assert not [row for row in self.state.rows.values() if row["status"] not in ("done", "cancelled")]
         assert prove.contradictions() == []
         invariants.check(self.state)

@@ -17,6 +17,7 @@ from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 
 from durable.flow import claim
 from durable.flow.steps import closing
+from durable.models import Message
 from durable.store import history, messages, outbox, redrives, work_items, workflows
 from durable.store.work_items import Delivery, LockedItem
 from tests.machine.machine import Machine
@@ -54,15 +55,25 @@ def _ended_workflows_leave_their_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nobody_learns_what_was_left_unread(patch: pytest.MonkeyPatch) -> None:
-    clear = messages.clear
+    take = messages.take
 
-    def silently(
-        connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]
-    ) -> list[tuple[uuid.UUID, str, str]]:
-        clear(connection, workflow_ids)
+    def silently(connection: BaseDatabaseWrapper, **named: Any) -> list[tuple[uuid.UUID, str, str]]:
+        take(connection, **named)
         return []
 
-    patch.setattr(messages, "clear", silently)
+    patch.setattr(messages, "take", silently)
+
+
+def _ended_workflows_keep_nothing(patch: pytest.MonkeyPatch) -> None:
+    take = messages.take
+
+    def gone(connection: BaseDatabaseWrapper, **named: Any) -> list[tuple[uuid.UUID, str, str]]:
+        kept = take(connection, **named)
+        for owner in {owner for owner, _, _ in kept}:
+            Message.objects.filter(workflow_id=owner).delete()
+        return kept
+
+    patch.setattr(messages, "take", gone)
 
 
 def _resumed_workflows_keep_their_messages_parked(patch: pytest.MonkeyPatch) -> None:
@@ -103,6 +114,7 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     _any_token_is_good: {"go_on", "acknowledge", "abandon", "a_worker_sleeps_too_long"},
     _recorded_outcomes_are_not_looked_up: {"go_on", "a_row_dies", "redrive", "time_passes", "turn"},
     _nobody_learns_what_was_left_unread: {"go_on", "signal", "operate"},
+    _ended_workflows_keep_nothing: {"go_on", "signal", "operate"},
     _resumed_workflows_keep_their_messages_parked: {"go_on", "signal", "operate"},
     _lost_deliveries_are_not_counted: {"go_on", "abandon", "reconcile"},
     _redrives_leave_no_audit: {"go_on", "a_row_dies", "redrive"},

@@ -252,6 +252,21 @@ def test_show_calls_a_dead_letter_so_and_leaves_the_data_as_stored() -> None:
     assert "failed" not in text
 
 
+def test_show_tells_what_an_ended_workflow_was_sent_and_has_not_read(shop: dict[str, Any]) -> None:
+    """By name; a damaged message as it stands. Of a live one nothing is unread."""
+    handle = started()
+    Ran("signal", str(handle.pk), "news", "--payload", "42")
+    assert Ran("show", str(handle.pk), "--json").data["unread"] == []
+    Ran("terminate", str(handle.pk), "--reason", "stuck")
+    (unread,) = Ran("show", str(handle.pk), "--json").data["unread"]
+    assert (unread["kind"], unread["data"]["name"]) == ("signal", "news")
+    Message.objects.filter(pk=unread["message"]).update(payload="{no\x1b[31m")
+    text = Ran("show", str(handle.pk)).out
+    assert "Unread for good" in text
+    assert "\x1b" not in text
+    assert Ran("show", str(handle.pk), "--json").data["unread"][0]["data"] == "{no\x1b[31m"
+
+
 def test_show_pages_through_a_long_history() -> None:
     workflow = factories.WorkflowFactory()
     factories.history_of(workflow, length=30)

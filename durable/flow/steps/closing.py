@@ -10,10 +10,10 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.kernel.events import Event, EventType, MessageKind
+from durable.kernel.events import Event, EventType
 from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
-from durable.store import outbox, together, work_items
+from durable.store import messages, outbox, together, work_items
 from durable.store.workflows import LockedWorkflow, Progress
 
 logger = get_logger("durable.flow")
@@ -34,19 +34,28 @@ def settle(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -
     return len(rows)
 
 
-def take_unread(
+def take_messages(
     connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID], *, read: Iterable[int] = ()
 ) -> dict[uuid.UUID, list[dict[str, Any]]]:
-    """Remove the messages of (locked) closing workflows, and answer, for each, what nobody will have read.
+    """Remove the messages that a turn has `read`. Of (locked) closing workflows, keep what nobody has read of what
+    callers have sent, parked for good; returns it by workflow, for the closing event.
 
-    Messages that the closing turn has consumed (`read`) are removed first and are not listed. Signals are listed with
-    their name and payload, cancel requests with their reason; results of activities are not news to anybody.
+    Signals are listed with their name and payload, cancel requests with their reason, in the order in which they would
+    have been read. A result of an activity is not news to anybody, and is removed.
     """
     unread: dict[uuid.UUID, list[dict[str, Any]]] = {}
-    for owner, kind, payload in together.take_messages(connection, read=list(read), closing=workflow_ids):
-        if kind in (MessageKind.SIGNAL, MessageKind.CANCEL):
-            unread.setdefault(owner, []).append({"kind": kind, **json.loads(payload)})
+    for owner, kind, payload in messages.take(connection, read=list(read), closing=workflow_ids):
+        unread.setdefault(owner, []).append({"kind": kind, **_said(payload)})
     return unread
+
+
+def _said(payload: str) -> dict[str, Any]:
+    """What a message says, as its event would have it. One that was damaged must not keep its workflow from ending."""
+    try:
+        said = json.loads(payload)
+    except ValueError:
+        said = None
+    return said if isinstance(said, dict) else {"unreadable": True}
 
 
 def end(
@@ -66,7 +75,7 @@ def end(
     `before` are facts that belong in front of the closing event; they carry the next sequence numbers already.
     """
     settle(connection, [workflow.id])
-    unread = take_unread(connection, [workflow.id]).get(workflow.id, [])
+    unread = take_messages(connection, [workflow.id]).get(workflow.id, [])
     seq = workflow.last_seq + len(before) + 1
     told = {**data, **({"unread": unread} if unread else {})}
     facts = [*before, Event(seq=seq, type=event, data=told, recorded_at=at)]

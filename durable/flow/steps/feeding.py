@@ -116,9 +116,11 @@ def _event(plan: Plan, execution: Execution, message: DueMessage, started: Event
     if message.kind is MessageKind.START:
         assert started is not None
         return replace(started, recorded_at=_moment(plan, execution, plan.at))
-    if message.lease != plan.workflow.lease:
-        return None
     if message.kind in (MessageKind.COMPLETED, MessageKind.FAILED):
+        # A result belongs to the run that asked for it; a signal or a request to cancel to the workflow, whatever run
+        # its sender saw.
+        if message.lease != plan.workflow.lease:
+            return None
         assert message.ordinal is not None
         if execution.awaits(message.ordinal) is not Awaits.OPEN:
             logger.info(

@@ -25,6 +25,7 @@ from durable.outcomes import Failure, OutboxStatus, Snapshot
 
 _MOST = 50_000
 _LONGEST = 160
+_MOST_UNREAD = 100
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -40,6 +41,7 @@ def _run(options: dict[str, Any]) -> Answer:
         raise WrongUsage(f"--after is {options['after']}; it has to be the number of an event, or 0.")
     found = look.snapshot(workflow_id(options["id"]))
     pending = look.pending(found.id)
+    unread = look.unread(found.id, limit=_MOST_UNREAD + 1)
     events = look.history(found.id, after=options["after"], limit=options["limit"] + 1)
     more = len(events) > options["limit"]
     events = events[: options["limit"]]
@@ -48,10 +50,11 @@ def _run(options: dict[str, Any]) -> Answer:
         "failure": plain_failure(found.failure),
         "reason": found.reason,
         "pending": [_plain_pending(row) for row in pending],
+        "unread": [_plain_unread(message) for message in unread[:_MOST_UNREAD]],
         "history": [_plain_event(event) for event in events],
         "history_goes_on_after": events[-1].seq if more else None,
     }
-    lines = [*_header(found), "", *_pending_lines(pending), "", *_history_lines(events)]
+    lines = [*_header(found), "", *_pending_lines(pending), *_unread_lines(unread), "", *_history_lines(events)]
     if more:
         lines.append(f"… and more: --after {events[-1].seq}")
     return Answer(data, lines)
@@ -73,6 +76,23 @@ def _plain_pending(row: look.PendingRow) -> dict[str, Any]:
         "cancel_asked": row.cancel_asked,
         "last_error": plain_failure(row.last_error),
     }
+
+
+def _plain_unread(message: look.UnreadMessage) -> dict[str, Any]:
+    return {
+        "message": message.id,
+        "kind": message.kind,
+        "data": _said(message),
+        "arrived_at": message.created_at.isoformat(),
+    }
+
+
+def _said(message: look.UnreadMessage) -> Any:
+    """What the event would have held, had it been read; of a damaged message, the text that stands there."""
+    try:
+        return json.loads(message.payload)
+    except ValueError:
+        return message.payload
 
 
 def _plain_event(event: Event) -> dict[str, Any]:
@@ -124,6 +144,24 @@ def _pending_lines(pending: Sequence[look.PendingRow]) -> list[str]:
         for row in pending
     ]
     return table(["#", "ACTIVITY", "STATUS", "ATTEMPTS", "DELIVERIES", "DUE", "WORKER", "LAST ERROR"], rows)
+
+
+def _unread_lines(unread: Sequence[look.UnreadMessage]) -> list[str]:
+    """What was sent to a workflow that has ended, in a table of its own. Nothing, when there is nothing."""
+    if not unread:
+        return []
+    rows = [
+        (
+            message.id,
+            f"{message.created_at:%Y-%m-%d %H:%M:%S}Z",
+            message.kind,
+            _short(_said(message)),
+        )
+        for message in unread[:_MOST_UNREAD]
+    ]
+    more = ["… and more."] if len(unread) > _MOST_UNREAD else []
+    title = "Unread for good: accepted, and the workflow ended before it read them."
+    return ["", title, *table(["MESSAGE", "ARRIVED", "KIND", "DATA"], rows), *more]
 
 
 def _status(row: look.PendingRow) -> str:

@@ -65,8 +65,8 @@ def close(
     result: str | None = None,
     failure: Any = None,
 ) -> None:
-    """The lease of the history closes: one last fact, the status, open rows and dead letters cancelled, deliveries and
-    messages gone. What callers had said and nobody has read is listed in the closing event.
+    """The lease of the history closes: one last fact, the status, open rows and dead letters cancelled, deliveries
+    gone. What callers had said and nobody has read is listed in the closing event, and stays parked; other messages go.
     """
     for row in state.rows_of(workflow_id):
         if row["status"] in ("pending", "claimed", "failed"):
@@ -75,8 +75,10 @@ def close(
     unread = []
     for key, message in list(state.messages.items()):
         if message["workflow_id"] == workflow_id:
-            del state.messages[key]
-            if message["kind"] in ("signal", "cancel"):
+            if message["kind"] not in ("signal", "cancel"):
+                del state.messages[key]
+            else:
+                message["parked"] = True
                 unread.append({"kind": message["kind"], **json.loads(message["payload"])})
     if unread:
         data = {**data, "unread": InAnyOrder(unread)}

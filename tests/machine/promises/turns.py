@@ -91,7 +91,7 @@ def _judge(before: State, after: State, workflow_id: uuid.UUID) -> None:
     assert not new.keys() - old.keys(), "a turn has sent a message"
     if not before.is_live(workflow_id):
         _only(before, after, workflow_id, "messages")
-        assert not new, "an ended workflow keeps what it will never read"
+        assert new == {key: {**message, "parked": True} for key, message in old.items()}, "an ended workflow keeps all"
         return
     if not is_turnable(was):
         assert not gone, "messages of a workflow that may not turn were consumed"
@@ -113,7 +113,7 @@ def _judge(before: State, after: State, workflow_id: uuid.UUID) -> None:
         assert {k: {**m, "parked": new[k]["parked"], "visible_at": new[k]["visible_at"]} for k, m in old.items()
                 if k in new} == new  # fmt: skip
     left = _read(before, was, fresh, gone)
-    _judge_unread(after, workflow_id, left, closing)
+    _judge_unread(after, workflow_id, left, closing, new if closing else {}, old)
     _judge_rows(before, after, workflow_id, fresh, bool(closing))
 
 
@@ -152,18 +152,34 @@ def _says(message: Row, event: Row) -> bool:
     return bool(event["data"] == json.loads(message["payload"]))
 
 
-def _judge_unread(after: State, workflow_id: uuid.UUID, left: list[Row], closing: list[Row]) -> None:
-    """Results come too late only behind an outcome, or an end; signals never get lost without being listed."""
+def _judge_unread(
+    after: State,
+    workflow_id: uuid.UUID,
+    left: list[Row],
+    closing: list[Row],
+    kept: dict[Any, Row],
+    old: dict[Any, Row],
+) -> None:
+    """Results come too late only behind an outcome, or an end. What callers have said stays when the workflow ends:
+    parked, as it was, and listed.
+    """
     for message in left:
         if message["kind"] in ("completed", "failed"):
             late = outcomes(after, workflow_id, message["ordinal"]) or closing
             assert late, f"a result was lost: {message}"
-    unread = Counter(_text(told) for told in (closing[0]["data"].get("unread", []) if closing else []))
-    signals = Counter(_text({"kind": "signal", **json.loads(m["payload"])}) for m in left if m["kind"] == "signal")
-    assert Counter({t: n for t, n in unread.items() if '"kind": "signal"' in t}) == signals, "a signal was lost"
-    if not closing:
-        asked = any(e["type"] == "cancel_requested" for e in after.events_of(workflow_id))
-        assert asked or not any(m["kind"] == "cancel" for m in left), "a request to cancel was lost"
+    assert not [message for message in left if message["kind"] == "signal"], "a signal was lost"
+    asked = any(e["type"] == "cancel_requested" for e in after.events_of(workflow_id))
+    assert asked or not any(m["kind"] == "cancel" for m in left) or _ended_at_once(closing), "a request was lost"
+    if closing:
+        assert kept == {key: {**old[key], "parked": True} for key in kept}
+        assert {message["kind"] for message in kept.values()} <= {"signal", "cancel"}
+        said = Counter(_text({"kind": m["kind"], **json.loads(m["payload"])}) for m in kept.values())
+        assert Counter(map(_text, closing[0]["data"].get("unread", []))) == said, "what is kept is not what is listed"
+
+
+def _ended_at_once(closing: list[Row]) -> bool:
+    """Whether the workflow was cancelled before it had begun: its closing event is all that says so."""
+    return bool(closing) and closing[0]["type"] == "workflow_cancelled"
 
 
 def _text(told: Any) -> str:
