@@ -60,6 +60,15 @@ def kept_out(alias: str) -> Iterator[None]:
         del connections[alias]  # the next one is Django's, with the pool
 
 
+def take_pools() -> list[Any]:
+    """Returns the pools that this process has opened, and lets Django forget them: it makes new ones when asked."""
+    taken = pools()
+    for alias in taken:
+        opened: dict[str, Any] = getattr(connections[alias], "_connection_pools", {})
+        opened.pop(alias, None)
+    return list(taken.values())
+
+
 def pools() -> dict[str, Any]:
     """Returns the pools that this process has opened, by alias."""
     if not is_any_pooled():

@@ -1,4 +1,6 @@
-"""`--processes N`: forks workers and keeps their number. Opens no database connection and starts no thread."""
+"""`--processes N`: forks workers and keeps their number. Opens no database connection and starts no thread; what the
+host has opened in this process is closed before each fork.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
 
+from durable.worker import forking
 from durable.worker.health import HealthSocket
 from durable.worker.logs import get_logger
 from durable.worker.modes import Exit, Mode
@@ -143,6 +146,8 @@ class Supervisor:
                 self._fork(child)
 
     def _fork(self, child: _Child) -> None:
+        forking.let_go()
+        forking.tell_of_threads()
         sys.stdout.flush()
         sys.stderr.flush()
         # A signal that comes between the fork and the child's own handlers waits for them.
@@ -176,6 +181,7 @@ class Supervisor:
         try:
             # A Ctrl-C goes to the whole group of the terminal; the child shall hear it from its parent, once.
             os.setpgid(0, 0)
+            forking.forget()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for number in STOP_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
