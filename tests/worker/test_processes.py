@@ -295,6 +295,8 @@ def test_a_child_that_hangs_in_its_boot_is_killed_and_replaced(tmp_path: Path) -
     """BUGLOG S7."""
     script = f"""
 import pathlib, signal, sys
+import django
+django.setup()
 from datetime import timedelta
 from durable.worker.modes import Mode
 from durable.worker.reports import Report, State
