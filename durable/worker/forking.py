@@ -14,10 +14,12 @@ from asgiref.sync import SyncToAsync
 
 from durable.store import unpooled
 from durable.worker import hygiene
-from durable.worker.async_pool import OWN_THREADS
 from durable.worker.logs import get_logger
 
 log = get_logger("durable.worker.forking")
+
+OWN_THREADS = "durable-"
+"""How the names of the engine's threads begin."""
 
 _inherited: list[Any] = []
 _told: set[str] = set()
