@@ -146,7 +146,9 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler failed for good: no attempt is left (`spent`), or the error is one that is not retried."""
+    """The handler failed for good: no attempt is left (`spent`), or the error is one that is not retried. `error` is
+    what it raised, for who reports it.
+    """
 
     claim: Claim
     failure: Failure
@@ -154,6 +156,7 @@ class Failed:
     started_at: datetime
     heartbeat: str | None = None
     spent: bool = True
+    error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

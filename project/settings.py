@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 SECRET_KEY = "insecure: good for the demo on this machine, and for nothing else"
@@ -75,7 +76,8 @@ DURABLE: dict[str, Any] = {
     "LEASE_FOR": timedelta(seconds=5),
 }
 
-# The app speaks through the standard library's logging; how that looks is the project's business, hence this part.
+# The app speaks through the standard library's logging; how that looks is the project's business, hence this part. The
+# tracebacks go without the values of local variables: payloads are among them, which readers of logs may not see.
 _SHARED_PROCESSORS: list[Any] = [
     structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_logger_name,
@@ -102,7 +104,7 @@ LOGGING: dict[str, Any] = {
             "()": structlog.stdlib.ProcessorFormatter,
             "processors": [
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.dev.ConsoleRenderer(colors=False),
+                structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
             ],
             "foreign_pre_chain": _SHARED_PROCESSORS,
         },
@@ -110,7 +112,7 @@ LOGGING: dict[str, Any] = {
             "()": structlog.stdlib.ProcessorFormatter,
             "processors": [
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.dict_tracebacks,
+                structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
                 structlog.processors.JSONRenderer(),
             ],
             "foreign_pre_chain": _SHARED_PROCESSORS,

@@ -102,6 +102,14 @@ def subprocess_environment(transactional_db: None) -> dict[str, str]:
 
 
 @pytest.fixture(autouse=True)
+def lines_are_counted_anew() -> None:
+    """What one test logs too often is not missing in the next."""
+    from durable.outbound import floods
+
+    floods.reset()
+
+
+@pytest.fixture(autouse=True)
 def no_thread_left_behind() -> Iterator[None]:
     """A test that leaves a (non-daemon) thread running fails itself, not a later one."""
     before = set(threading.enumerate())

@@ -9,20 +9,27 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.flow import transaction
-from durable.flow.steps import backoff, dead_letters, returning
+from durable.flow.steps import backoff, dead_letters, reporting, returning
 from durable.flow.steps.dead_letters import Death
 from durable.outcomes import Cause, Claim, Failure, GiveBack
 from durable.store import outbox, work_items, workflows
 from durable.store.outbox import NewFailedAttempt, Return
 
 
-def abandon(claim: Claim, *, cause: Cause, failure: Failure | None = None, delay: timedelta | None = None) -> GiveBack:
+def abandon(
+    claim: Claim,
+    *,
+    cause: Cause,
+    failure: Failure | None = None,
+    error: BaseException | None = None,
+    delay: timedelta | None = None,
+) -> GiveBack:
     """Give a delivery back: pending again after `delay` (None: the delivery back-off), or a dead letter when that was
     the last of the delivery budget.
 
     Commits together: the item is gone, the row and its count, the failed attempt, and what a dead letter brings. A row
     that its workflow has asked to cancel is closed instead. A token that is gone changes nothing. Retried as a whole on
-    the retryable errors; raises what remains.
+    the retryable errors; raises what remains. `error` is what `failure` describes, for who reports it.
     """
     may_end = claim.delivery_failures + 1 >= claim.delivery_budget
     if delay is None:
@@ -36,17 +43,18 @@ def abandon(claim: Claim, *, cause: Cause, failure: Failure | None = None, delay
             return GiveBack.TOKEN_MISSING
         row = rows[claim.row_id]
         work_items.delete(connection, [claim.row_id])
-        error = None if failure is None else failure.as_data()
+        kept = None if failure is None else failure.as_data()
         outbox.record_failures(
-            connection, [NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, None, cause, error)]
+            connection, [NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, None, cause, kept)]
         )
         if item.asked_to_cancel:
             returning.close_cancelled(connection, [item], owners, at=clock.database_now(connection))
             return GiveBack.SETTLED
         if may_end:
-            death = Death(owners[claim.workflow_id], row, cause, heartbeat=item.heartbeat, error=failure)
+            death = Death(owners[claim.workflow_id], row, cause, heartbeat=item.heartbeat, error=failure, raised=error)
             dead_letters.bury(connection, [death], at=clock.database_now(connection))
             return GiveBack.DEAD_LETTERED
+        reporting.delivery_failed(row, cause, worker=claim.worker, error=failure, delay=delay)
         outbox.give_back(
             connection, [Return(claim.row_id, delay, failures=1, cause=cause.value, heartbeat=item.heartbeat)]
         )

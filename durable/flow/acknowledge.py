@@ -15,12 +15,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.errors import TokenMissing
 from durable.flow import transaction
-from durable.flow.steps import closing, dead_letters
+from durable.flow.steps import closing, dead_letters, reporting
 from durable.flow.steps.dead_letters import Death
 from durable.flow.transaction import Patience, Waits
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
-from durable.logs import get_logger
 from durable.outcomes import (
     AckOutcome,
     Cancelled,
@@ -37,8 +36,6 @@ from durable.store import messages, outbox, together, work_items, workflows
 from durable.store.messages import NewMessage
 from durable.store.outbox import LockedRow, NewFailedAttempt, Return
 from durable.store.workflows import LockedWorkflow
-
-logger = get_logger("durable.flow")
 
 
 def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
@@ -93,6 +90,7 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
         if item is not None:
             valid.append(_heeding(e, item.asked_to_cancel))
     if valid:
+        _report(valid)
         _close_rows(connection, found, valid)
         _hand_over(connection, [e for e in valid if not _is_held(e)], owners)
         held = [e for e in valid if _is_held(e)]
@@ -100,6 +98,14 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
             at = clock.database_now(connection)
             dead_letters.bury(connection, [_death(e, owners, rows) for e in held], at=at)
     return outcomes
+
+
+def _report(endings: Sequence[Ending]) -> None:
+    for e in endings:
+        if isinstance(e, RetryLater):
+            reporting.attempt_failed(e)
+        elif isinstance(e, Failed) and not _is_held(e):
+            reporting.activity_failed(e)
 
 
 def _is_held(ending: Ending) -> bool:
@@ -120,6 +126,7 @@ def _death(ending: Ending, owners: dict[uuid.UUID, LockedWorkflow], rows: dict[i
         attempts=1,
         heartbeat=ending.heartbeat,
         error=ending.failure if isinstance(ending, Failed) else None,
+        raised=ending.error if isinstance(ending, Failed) else None,
     )
 
 

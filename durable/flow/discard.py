@@ -9,7 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.errors import AlreadyJudged, OptionInvalid, RedriveRefused, RowNotFound, TransactionOpen
 from durable.flow import transaction
-from durable.flow.steps import closing, reasons, selecting
+from durable.flow.steps import closing, reasons, reporting, selecting
 from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel import wire
@@ -176,4 +176,14 @@ def _one(
         log.warning("discard.refused", code=refusal.code, text=str(refusal))
         raise
     log.info("discard.done", was_judged=done.was_judged, actor=one.actor_text, reason=reason)
+    reporting.discarded(
+        workflow_id,
+        run=done.row.lease,
+        ordinal=ordinal,
+        activity=done.row.activity,
+        then=then,
+        was_judged=done.was_judged,
+        actor=one.actor_text,
+        reason=reason,
+    )
     return done

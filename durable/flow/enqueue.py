@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow import transaction
-from durable.flow.steps import keys, waking
+from durable.flow.steps import keys, reporting, waking
 from durable.outcomes import KeyHeld, Started
 from durable.store import starts
 from durable.store.starts import NewActivity
@@ -25,6 +25,7 @@ def enqueue(new: Sequence[NewActivity]) -> list[Started | KeyHeld]:
 
     def body(connection: BaseDatabaseWrapper) -> list[Started | KeyHeld]:
         outcomes = keys.insert(connection, new, starts.insert_activities)
+        reporting.started(new, outcomes)
         waking.wake(connection, keys.queues_due(new, outcomes))
         return outcomes
 

@@ -19,7 +19,7 @@ from durable import clock
 from durable.conf import settings
 from durable.errors import WorkflowNotFound
 from durable.flow import transaction
-from durable.flow.steps import backoff, dead_letters, returning
+from durable.flow.steps import backoff, dead_letters, reporting, returning
 from durable.flow.steps.dead_letters import Death
 from durable.flow.steps.faults import Fault, classify
 from durable.logs import get_logger
@@ -144,4 +144,5 @@ def _judge(
         return
     # One of the rows that a dead process held may have killed it: each is delivered alone from now on.
     delay = backoff.delivery(failures, random.Random()) + backoff.paced(before + len(returns))
+    reporting.delivery_failed(row, cause, worker=item.worker if item else "", error=None, delay=delay)
     returns.append(Return(row.id, delay, failures=1, suspect=1, cause=cause.value, heartbeat=heartbeat))

@@ -21,7 +21,7 @@ from durable.errors import (
     TransactionOpen,
 )
 from durable.flow import transaction
-from durable.flow.steps import budgets, reasons, selecting
+from durable.flow.steps import budgets, reasons, reporting, selecting
 from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel.events import EventType
@@ -245,4 +245,14 @@ def _one(
     for code in one.passed_over:
         log.warning("redrive.gate_passed_over", code=code, reason=reason)
     log.info("redrive.done", was_judged=done.was_judged, actor=one.actor_text)
+    reporting.redriven(
+        workflow_id,
+        run=done.row.lease,
+        ordinal=ordinal,
+        activity=done.row.activity,
+        mode=mode.value,
+        was_judged=done.was_judged,
+        actor=one.actor_text,
+        reason=reason,
+    )
     return done

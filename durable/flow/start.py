@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow import transaction
-from durable.flow.steps import keys, waking
+from durable.flow.steps import keys, reporting, waking
 from durable.outcomes import KeyHeld, Started
 from durable.store import starts
 from durable.store.starts import NewWorkflow
@@ -31,6 +31,7 @@ def start(new: Sequence[NewWorkflow]) -> list[Started | KeyHeld]:
 
     def body(connection: BaseDatabaseWrapper) -> list[Started | KeyHeld]:
         outcomes = keys.insert(connection, new, starts.insert_workflows)
+        reporting.started(new, outcomes)
         waking.wake(connection, keys.queues_due(new, outcomes))
         return outcomes
 

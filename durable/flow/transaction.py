@@ -18,6 +18,7 @@ from durable.conf import settings
 from durable.errors import StoreUnavailable, TransactionOpen, TransactionSpoilt
 from durable.flow.steps.faults import PASSING, Fault, classify, origin, sqlstate
 from durable.logs import get_logger
+from durable.outbound import after_commit, holding, release
 from durable.store.sql import LOCK_WAIT
 
 T = TypeVar("T")
@@ -67,17 +68,20 @@ def own(
 
     It never nests in another transaction, begins IMMEDIATE on SQLite, bounds its lock waits, and is repeated as a whole
     on the retryable errors, on a new connection where the old one is gone. `body` must fix its ids before the first
-    try, so that a try that committed without saying so is recognised.
+    try, so that a try that committed without saying so is recognised. Lines and signals of the body leave after the
+    commit, those of a try that failed never.
     """
     return retried(partial(_once, body, waits), patience=patience)
 
 
 def _once(body: Callable[[BaseDatabaseWrapper], T], waits: Waits) -> T:
     connection = engine_connection()
-    with begin(connection):
+    with holding() as held, begin(connection):
         if waits is Waits.BOUNDED:
             bound_waits(connection)
-        return body(connection)
+        answer = body(connection)
+    release(held)
+    return answer
 
 
 def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) -> T:
@@ -148,22 +152,30 @@ def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:
 
 def joined(body: Callable[[BaseDatabaseWrapper], T]) -> T:
     """Run a body that writes with one statement on PostgreSQL in the caller's transaction, or by itself if there is
-    none. Never retried: the error passes to the caller, untouched. What it wrote goes when the caller rolls back.
+    none. Never retried: the error passes to the caller, untouched. What it wrote goes when the caller rolls back, and
+    so do its lines and signals, which leave after the caller's commit.
     """
     connection = engine_connection()
-    if connection.vendor == "postgresql":
-        return body(connection)
-    return joined_steps(body)
+    if connection.vendor != "postgresql":
+        return joined_steps(body)
+    with holding() as held:
+        answer = body(connection)
+    after_commit(connection, held)
+    return answer
 
 
 def joined_steps(body: Callable[[BaseDatabaseWrapper], T]) -> T:
     """The same for a body of several statements: a caller who catches the error of one must not keep the others."""
     connection = engine_connection()
-    if connection.in_atomic_block:
-        with transaction.atomic(using=connection.alias):
-            return body(connection)
-    with _immediate(connection), transaction.atomic(using=connection.alias):
-        return body(connection)
+    with holding() as held:
+        if connection.in_atomic_block:
+            with transaction.atomic(using=connection.alias):
+                answer = body(connection)
+        else:
+            with _immediate(connection), transaction.atomic(using=connection.alias):
+                answer = body(connection)
+    after_commit(connection, held)
+    return answer
 
 
 class Session(Enum):

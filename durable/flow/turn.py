@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.conf import settings
 from durable.errors import WorkflowBlocked
 from durable.flow import transaction
-from durable.flow.steps import choosing, closing, feeding, poison
+from durable.flow.steps import choosing, closing, feeding, poison, reporting
 from durable.flow.steps.choosing import Choice
 from durable.flow.steps.plan import Plan
 from durable.flow.steps.preparing import Batch, Note, is_turnable, prepare, unexpected
@@ -241,6 +241,13 @@ def _write(
         events += [(plan.workflow.id, event) for event in plan.events]
         if plan.closing is not None:
             events.append((plan.workflow.id, plan.closing_event(unread.get(plan.workflow.id, []))))
+            reporting.closed(
+                plan.workflow,
+                plan.closing.status,
+                failure=plan.closing.failure,
+                reason=str(plan.closing.data.get("reason") or ""),
+                error=plan.closing.error,
+            )
     together.record(connection, events, [made for plan in plans if (made := plan.progress()) is not None])
     workflows.wake_later(connection, [plan.workflow.id for plan in plans if plan.unknown], by=_UNKNOWN_TYPE_WAITS)
     workflows.sleep(connection, waiting)

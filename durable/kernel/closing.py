@@ -13,12 +13,13 @@ from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
+from durable.kernel import lines
 from durable.kernel.loop import CLOSED, CLOSING, is_exhausted
 from durable.kernel.unsupported import close_unstarted
 
 if TYPE_CHECKING:
     from durable.kernel.futures import WorkflowTask
-    from durable.kernel.loop import WorkflowLoop
+from durable.kernel.loop import WorkflowLoop
 
 logger = logging.getLogger("durable.workflow")
 
@@ -91,4 +92,5 @@ def _end(code: Any, throw: Callable[[BaseException], Any]) -> None:
         except BaseException:  # noqa: BLE001 - its end: its return, what was thrown, or an error of the user's `finally`
             return
     _stubborn.append(code)
-    logger.warning("%r can not be closed: it catches everything and goes on. It stays in memory.", code)
+    text = "%r can not be closed: it catches everything and goes on. It stays in memory."
+    lines.say(lines.made(logger, logging.WARNING, text, code))

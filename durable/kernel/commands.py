@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from durable.outcomes import Failure
@@ -42,11 +42,12 @@ class CompleteWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class FailWorkflow:
-    """The code raised. What was dropped: as in `CompleteWorkflow`."""
+    """The code raised `error`, which is kept for who reports it. What was dropped: as in `CompleteWorkflow`."""
 
     failure: Failure
     dropped_tasks: int = 0
     dropped_commands: tuple[str, ...] = ()
+    error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from durable.errors import KeyInvalid, OutsideWorkflow
+from durable.kernel import lines
 from durable.kernel.futures import WorkflowFuture
 from durable.kernel.limits import MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.loop import RUNNING, WorkflowLoop
@@ -110,8 +111,18 @@ def wait_for_signal(name: str, *, as_type: Any = None) -> Coroutine[Any, Any, An
 class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
     """Logs with the workflow's id and lease as extras; silent in replay and while a workflow is taken from memory.
 
-    Outside workflow code it is a plain logger.
+    A line of workflow code is made at the call and said when its turn is committed; the lines of an activation that is
+    undone are dropped. What a log handler does never reaches the workflow. Outside workflow code it is a plain logger.
     """
+
+    def log(self, level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
+        loop = _get_running_loop()
+        kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # the caller's place is not this line
+        if not isinstance(loop, WorkflowLoop):
+            super().log(level, msg, *args, **kwargs)
+        elif self.isEnabledFor(level):
+            msg, options = self.process(msg, kwargs)
+            loop.lines.append(lines.of_code(self.logger, level, msg, args, options))
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
         loop = _get_running_loop()

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from durable.errors import NonDeterminism, WorkflowBlocked
+from durable.errors import NonDeterminism, PoisonTurn, WorkflowBlocked
 from durable.kernel import closing
 from durable.kernel.calls import Calls
 from durable.kernel.codec import Codec
@@ -161,9 +161,16 @@ class Execution:
         """Feed one new input event, whose `seq` follows `last_seq`, and answer what the code asks for.
 
         Each command is one event: afterwards `last_seq` is the event's `seq` plus the number of commands. Raises
-        `PoisonTurn`, `StackExhausted`, `WorkflowBlocked`.
+        `PoisonTurn`, `StackExhausted`, `WorkflowBlocked`. What the code logged is said then, on this thread; it is
+        dropped when the activation is undone (`PoisonTurn`).
         """
-        return on_shallow_stack(self._activate, event)
+        try:
+            return on_shallow_stack(self._activate, event)
+        except PoisonTurn:
+            self.loop.lines.clear()
+            raise
+        finally:
+            self.loop.say_lines()
 
     def awaits(self, ordinal: int) -> Awaits:
         """Whether an activity's outcome is to be fed (OPEN), or consumed without being fed (the others)."""

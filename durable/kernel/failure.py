@@ -65,6 +65,29 @@ def for_log(error: BaseException) -> BaseException:
     return told
 
 
+def for_report(error: BaseException) -> BaseException:
+    """The error itself, for reporters that ask for its class, where asking it and its causes what they are is safe;
+    else what `for_log` makes of it.
+    """
+    part: BaseException | None = error
+    for _ in range(_MOST_TOLD):
+        if part is None:
+            return error
+        if not _speaks(part):
+            break
+        part = tracebacks.former(part)
+    return for_log(error)
+
+
+def _speaks(error: BaseException) -> bool:
+    try:
+        texts = (str(error), repr(error), type(error).__module__, type(error).__qualname__)
+        shown = error.__cause__ is tracebacks.cause(error) and error.__context__ is tracebacks.context(error)
+    except BaseException:  # noqa: BLE001 - the user's code
+        return False
+    return shown and all(type(text) is str for text in texts) and tracebacks.is_readable(error)
+
+
 def _stand_in(error: BaseException) -> BaseException:
     module, _, name = type_name(type(error)).rpartition(".")
     kind = type(name, (Exception,), {"__module__": module or "builtins", "__qualname__": name})

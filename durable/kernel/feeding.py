@@ -57,7 +57,7 @@ def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
         blocked = trouble_of_the_machine(error)
         if blocked is not None:
             raise blocked from for_log(error)
-        return FailWorkflow(describe(error), left, dropped)
+        return FailWorkflow(describe(error), left, dropped, error)
 
 
 def _start(execution: Execution, event: Event) -> int:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from durable.errors import InsideWorkflow, OutsideWorkflow, PoisonTurn, StackExhausted, WorkflowBlocked
 from durable.errors.showing import is_a, said
+from durable.kernel import lines
 from durable.kernel.failure import describe, for_log
 from durable.kernel.futures import ActivityFuture, WorkflowFuture, WorkflowTask
 from durable.kernel.timers import NEVER, TimerHandle, Timers
@@ -123,6 +124,7 @@ class WorkflowLoop(RefusingLoop):
         self.tasks: dict[WorkflowTask, None] = {}
         self.timers = Timers()
         self.problems: list[Failure] = []
+        self.lines: list[logging.LogRecord] = []
         self.generators: list[AsyncGenerator[Any, Any]] = []
         self._generators_checked = 64
         self._ready: deque[Any] = deque()
@@ -147,6 +149,13 @@ class WorkflowLoop(RefusingLoop):
         """The recorded moment of the event that is fed next."""
         self.now = at
         self.elapsed = self.timers.since_start(at)
+
+    def say_lines(self) -> None:
+        """Say what the code has logged since it was asked last."""
+        if self.lines:
+            said, self.lines = self.lines, []
+            for line in said:
+                lines.say(line)
 
     def fire(self, handle: TimerHandle) -> None:
         """A timer's moment has come: its callback is ready."""
@@ -335,7 +344,11 @@ class WorkflowLoop(RefusingLoop):
             if len(self.problems) < _MOST_PROBLEMS:
                 self.problems.append(describe(error))
             told = for_log(error)
-        logger.error("%s (workflow %s)", message, self.workflow_id, exc_info=told)
+        line = lines.made(logger, logging.ERROR, "%s (workflow %s)", message, str(self.workflow_id), exc_info=told)
+        if self.mode is RUNNING:
+            self.lines.append(line)
+        else:
+            lines.say(line)
 
     default_exception_handler = call_exception_handler
 

@@ -61,6 +61,26 @@ def readable(error: BaseException) -> TracebackType | None:
     return first
 
 
+def is_readable(error: BaseException) -> bool:
+    """Whether others may print the traceback: see `readable`."""
+    return _frames_of(error) is readable(error)
+
+
+def cause(error: BaseException) -> BaseException | None:
+    """What the error was raised from, whatever its class says about it."""
+    return _cause(error)
+
+
+def context(error: BaseException) -> BaseException | None:
+    """What was being handled when the error was raised, whatever its class says about it."""
+    return _context(error)
+
+
+def members(group: BaseException) -> tuple[BaseException, ...]:
+    """The errors of an exception group."""
+    return _members(group)
+
+
 def former(error: BaseException) -> BaseException | None:
     """What the error came from: its cause, or what was being handled when it was raised. None: it was the first."""
     cause = _cause(error)

@@ -7,15 +7,15 @@ import uuid
 from datetime import timedelta
 from typing import Any
 
-import structlog
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
+from durable.logs import get_logger
 from durable.models.fields import moment_from_database
 from durable.outcomes import Claim
 from durable.store import sql
 
-logger = structlog.stdlib.get_logger("durable.store")
+logger = get_logger("durable.store")
 
 _RETURNING = (
     "id, workflow_id, lease, ordinal, activity, input, options, deliveries, delivery_failures, delivery_budget, "

@@ -35,6 +35,7 @@ class LockedWorkflow:
     blocked_version: str
     poison_turns: int
     priority: int
+    key: str | None
 
     @property
     def is_live(self) -> bool:
@@ -45,7 +46,7 @@ class LockedWorkflow:
 # Locking and looking are SQL by hand: building these queries and converting their rows cost more than running them.
 _COLUMNS = (
     "id, type, single, status, lease, lease_seq, last_seq, {wake_at}, {deadline_at}, blocked_reason, blocked_version, "
-    "poison_turns, priority"
+    "poison_turns, priority, key"
 )
 
 

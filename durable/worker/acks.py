@@ -161,14 +161,10 @@ class Acks:
         match first.outcome:
             case Committed(outcome=outcome):
                 self._ended_as(first, outcome)
-            case GiveUp(cause=cause, failure=failure):
-                told = of_claim(first.delivery.claim)
-                log.warning("delivery_failed", cause=cause.value, error=failure.message, **told)
-                self._abandon(first, cause=cause, failure=failure, delay=None)  # the delivery back-off
-            case AckFailed(failure=failure):
-                told = of_claim(first.delivery.claim)
-                log.error("acknowledgement_abandoned", error=f"{failure.type}: {failure.message}", **told)
-                self._abandon(first, cause=Cause.ACK_ABANDONED, failure=failure, delay=ABANDON_DELAY)
+            case GiveUp(cause=cause, failure=failure, error=error):
+                self._abandon(first, cause=cause, failure=failure, error=error, delay=None)  # the delivery back-off
+            case AckFailed(failure=failure, error=error):
+                self._abandon(first, cause=Cause.ACK_ABANDONED, failure=failure, error=error, delay=ABANDON_DELAY)
             case PutOff(delay=delay, lacking=lacking):
                 log.warning(lacking.value, retry_in=delay.total_seconds(), **of_claim(first.delivery.claim))
                 self._give_back(first, "postpone", lambda claim: postpone.postpone(claim, delay=delay))
@@ -203,8 +199,9 @@ class Acks:
             if fault is Fault.PERMANENT and len(batch) > 1:
                 self._later(item, now)  # one of them is bad; singly, each speaks for itself
             elif fault is Fault.PERMANENT or item.tries > len(WAITS_US):
-                log.error("acknowledgement_abandoned", tries=item.tries, **told, **of_claim(item.delivery.claim))
-                self._abandon(item, cause=Cause.ACK_ABANDONED, failure=describe(error), delay=ABANDON_DELAY)
+                self._abandon(
+                    item, cause=Cause.ACK_ABANDONED, failure=describe(error), error=error, delay=ABANDON_DELAY
+                )
             else:
                 self._later(item, now + WAITS_US[item.tries - 1])
 
@@ -212,9 +209,17 @@ class Acks:
         with self._condition:
             heapq.heappush(self._again, (due, next(self._order), item))
 
-    def _abandon(self, item: _Pending, *, cause: Cause, failure: Failure, delay: timedelta | None) -> None:
+    def _abandon(
+        self,
+        item: _Pending,
+        *,
+        cause: Cause,
+        failure: Failure,
+        error: BaseException | None,
+        delay: timedelta | None,
+    ) -> None:
         def give_back(claim: Claim) -> GiveBack:
-            return abandon.abandon(claim, cause=cause, failure=failure, delay=delay)
+            return abandon.abandon(claim, cause=cause, failure=failure, error=error, delay=delay)
 
         self._give_back(item, "abandon", give_back)
 

@@ -7,6 +7,7 @@ its connections are looked after between handlers just as those of the handler t
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -108,7 +109,7 @@ class AsyncPool:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                self._loop = _new_loop()
                 self._loop.set_exception_handler(_complain)
                 self._thread = threading.Thread(
                     target=self._run, args=(self._loop,), name="durable-async-handlers", daemon=True
@@ -176,3 +177,15 @@ async def interruptible(delivery: Delivery, handler: Coroutine[Any, Any, Answer]
     delivery.interrupt_with(interrupt)
     await asyncio.wait({task})
     return task.result()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    """A loop, without the debug line that asyncio says of each: a log handler of the host would take it on this thread,
+    where it may neither raise nor block.
+    """
+    logger = logging.getLogger("asyncio")
+    before, logger.disabled = logger.disabled, True
+    try:
+        return asyncio.new_event_loop()
+    finally:
+        logger.disabled = before

@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
@@ -58,6 +58,7 @@ class GiveUp:
     claim: Claim
     cause: Cause
     failure: Failure
+    error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 class Lacking(StrEnum):
@@ -90,6 +91,7 @@ class AckFailed:
 
     claim: Claim
     failure: Failure
+    error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 Outcome = Ending | GiveUp | PutOff | Committed | AckFailed
@@ -115,22 +117,24 @@ class Call:
     def failed(self, error: BaseException, delivery: Delivery) -> Ending:
         """The ending of an attempt that raised. A result that can not be encoded is not tried again."""
         final = is_a(error, PayloadError) or self.retry.gives_up(type(error))
-        return self._ending(describe(error), Cause.APPLICATION_ERROR, delivery, final=final)
+        return self._ending(describe(error), error, Cause.APPLICATION_ERROR, delivery, final=final)
 
     def timed_out(self, delivery: Delivery) -> Ending:
         """The ending of an attempt that ran longer than `start_to_close`."""
         span = self.start_to_close or timedelta()
-        failure = Failure("TimeoutError", f"{self.claim.activity} ran longer than its start_to_close of {span}.")
+        error = TimeoutError(f"{self.claim.activity} ran longer than its start_to_close of {span}.")
         final = self.retry.gives_up(TimeoutError)
-        return self._ending(failure, Cause.TIMEOUT, delivery, final=final)
+        return self._ending(Failure("TimeoutError", str(error)), error, Cause.TIMEOUT, delivery, final=final)
 
-    def _ending(self, failure: Failure, cause: Cause, delivery: Delivery, *, final: bool) -> Ending:
+    def _ending(
+        self, failure: Failure, error: BaseException, cause: Cause, delivery: Delivery, *, final: bool
+    ) -> Ending:
         claim, heartbeat = self.claim, delivery.heartbeat
         started_at = delivery.started_at or clock.host_now()
         if delivery.cancel_requested:
             return Cancelled(claim, heartbeat)  # no attempt starts after a request to stop
         if final or claim.attempt >= claim.attempt_budget:
-            return Failed(claim, failure, cause, started_at, heartbeat, spent=not final)
+            return Failed(claim, failure, cause, started_at, heartbeat, spent=not final, error=error)
         delay = self.retry.delay(claim.attempt, self.rng)
         return RetryLater(claim, failure, cause, started_at, delay // timedelta(microseconds=1), heartbeat)
 
@@ -174,7 +178,7 @@ def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | N
         start_to_close = stored_start_to_close(claim.options) or definition.start_to_close
     # Decoding runs code of the user's: codecs, dataclasses, enums. Whatever it raises, the input does not decode.
     except BaseException as error:  # noqa: BLE001
-        return GiveUp(claim, Cause.UNDECODABLE_INPUT, describe(error))
+        return GiveUp(claim, Cause.UNDECODABLE_INPUT, describe(error), error)
     return Call(
         claim=claim,
         definition=definition,
@@ -230,7 +234,7 @@ def _unknown(
         waiting = True
     if waiting:
         return PutOff(claim, min(LONGEST_PUT_OFF, patience / 10) * rng.uniform(1 - PUT_OFF_JITTER, 1 + PUT_OFF_JITTER))
-    return GiveUp(claim, Cause.UNKNOWN_HANDLER, describe(unknown))
+    return GiveUp(claim, Cause.UNKNOWN_HANDLER, describe(unknown), unknown)
 
 
 def _enter(call: Call, delivery: Delivery) -> None:

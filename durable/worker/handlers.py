@@ -117,7 +117,7 @@ class Handlers:
             submit(delivery)
         except RuntimeError as full:
             log.exception("delivery_not_started", **of_claim(delivery.claim))
-            self._finish(delivery, GiveUp(delivery.claim, Cause.TRANSPORT_DOWN, describe(full)))
+            self._finish(delivery, GiveUp(delivery.claim, Cause.TRANSPORT_DOWN, describe(full), full))
             with self._lock:
                 self._busy.discard(delivery)
             self._slot_freed()
@@ -146,7 +146,7 @@ class Handlers:
         # about connections raise; it must neither leak the slot nor end the thread, and be it SystemExit.
         except BaseException as bug:
             log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
-            self._finish(delivery, AckFailed(delivery.claim, describe(bug)))
+            self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))
         finally:
             self._foresight.took(time.monotonic() - began)
             self._free(delivery)
@@ -166,7 +166,7 @@ class Handlers:
         # As in `_run`.
         except BaseException as bug:
             log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
-            self._finish(delivery, AckFailed(delivery.claim, describe(bug)))
+            self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))
         finally:
             self._foresight.took(time.monotonic() - began)
             self._free(delivery)

@@ -103,8 +103,8 @@ class _Trial:
             # A handler that leaves a transaction which can not be committed has failed by its own fault.
             if is_a(error, TransactionSpoilt, TransactionManagementError):
                 return self._call.failed(error, self._delivery)
-            return AckFailed(self._call.claim, describe(error))
+            return AckFailed(self._call.claim, describe(error), error)
         if not self._began and not self.connected and (is_last or is_empty_pool(error)):
             # Waiting for a pool has taken its time already; to wait again would keep the slot from others.
             return PutOff(self._call.claim, PUT_OFF, Lacking.CONNECTION)
-        return AckFailed(self._call.claim, describe(error)) if is_last else None
+        return AckFailed(self._call.claim, describe(error), error) if is_last else None

@@ -19,7 +19,7 @@ from durable.kernel.cache import Cache
 from durable.kernel.failure import sentence
 from durable.outcomes import Completed, Failed, ReconcileReport, RetryLater
 from durable.store import unpooled
-from durable.worker import hygiene, notes, stopping
+from durable.worker import hygiene, notes, speaking, stopping
 from durable.worker.acks import Acks
 from durable.worker.burst import Burst, Quiet
 from durable.worker.claims import Claims
@@ -86,6 +86,8 @@ class Worker:
         self.name = name or default_name()
         self.tally = Tally()
         self.ready = threading.Event()
+        self.is_heard = True
+        """After the end: False when something of the host's still blocks the thread that lines and signals leave by."""
         self._mode = mode
         self._at_start = at_start
         self._on_tick = on_tick
@@ -166,8 +168,12 @@ class Worker:
 
     def run(self) -> Exit:
         """Work until stopped (or, in a burst, until nothing is due), then stop in good order. Answers how it went."""
-        with unpooled.kept_out(self._alias):
-            return self._run()
+        speaking.start()
+        try:
+            with unpooled.kept_out(self._alias):
+                return self._run()
+        finally:
+            self.is_heard = speaking.stop()
 
     def _run(self) -> Exit:
         if self._at_start is StoreAtStart.REQUIRE and not self._store_answers():

@@ -129,6 +129,62 @@ def test_every_exit_code_is_documented_and_no_other() -> None:
     assert {int(number) for number in code.findall(of_the_verbs)} == set(VerbExit)
 
 
+def lines_of_logs() -> dict[str, tuple[set[str], set[str]]]:
+    """Each event that the engine logs, with its levels and the fields that are named where it is said."""
+    levels = {"debug": "DEBUG", "info": "INFO", "warning": "WARNING", "error": "ERROR", "exception": "ERROR"}
+    found: dict[str, tuple[set[str], set[str]]] = {}
+    for source in sources("durable"):
+        for node in ast.walk(source.tree):
+            match node:
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="log" | "logger"), attr=level),
+                    args=[ast.Constant(value=str(event))],
+                ) if level in levels:
+                    said, fields = found.setdefault(event, (set(), set()))
+                    said.add(levels[level])
+                    fields |= {word.arg for word in node.keywords if word.arg}
+    return found
+
+
+def table(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
+
+
+def test_every_line_of_the_logs_is_documented_with_its_level_and_fields_and_no_other() -> None:
+    from durable.worker.execute import Lacking
+
+    in_words = {
+        event.strip("`"): (set(levels.split(", ")), ticked(fields))
+        for event, levels, fields, _ in (row for row in table(page("logs-and-signals.md")) if len(row) == 4)
+    }
+    in_code = lines_of_logs()
+    # Said with an event from elsewhere: by `logs.overflowed`, once for many, and by what was lacking.
+    elsewhere = {"outbound.overflowed", "acknowledgement_failed", *map(str, Lacking)}
+    assert set(in_words) == elsewhere | set(in_code)
+    bound = {"workflow", "lease", "ordinal", "activity", "attempt", "delivery", "worker", "exc_info"}
+    for event, (levels, fields) in in_code.items():
+        assert levels == in_words[event][0], event
+        assert fields - bound <= in_words[event][1], event
+
+
+def test_every_signal_is_documented_with_its_values_and_no_other() -> None:
+    from django.dispatch import Signal
+
+    from durable import signals
+
+    in_code = {name for name, value in vars(signals).items() if isinstance(value, Signal)}
+    in_words = {name.strip("`"): ticked(values) for name, _, values in map(_three, table(page("logs-and-signals.md")))}
+    assert set(filter(None, in_words)) == in_code
+    text = (ROOT / "durable/signals.py").read_text(encoding="utf-8")
+    for name in in_code:
+        told = text.split(f"{name} = Signal()")[1].split('"""')[1]
+        assert in_words[name] <= set(re.findall(r"\w+", told)), name
+
+
+def _three(row: list[str]) -> list[str]:
+    return row if len(row) == 3 else ["", "", ""]
+
+
 @pytest.mark.parametrize("document", ["README.md", *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md"))])
 def test_links_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")

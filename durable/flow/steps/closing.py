@@ -10,13 +10,11 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable.flow.steps import reporting
 from durable.kernel.events import Event, EventType
-from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
 from durable.store import messages, outbox, together, work_items
 from durable.store.workflows import LockedWorkflow, Progress
-
-logger = get_logger("durable.flow")
 
 
 def settle(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> int:
@@ -79,6 +77,7 @@ def end(
     seq = workflow.last_seq + len(before) + 1
     told = {**data, **({"unread": unread} if unread else {})}
     facts = [*before, Event(seq=seq, type=event, data=told, recorded_at=at)]
+    reporting.closed(workflow, status, failure=failure, reason=str(data.get("reason") or ""))
     together.record(
         connection,
         [(workflow.id, fact) for fact in facts],
@@ -111,6 +110,7 @@ def end_singles(
             data = {"result": result}
         elif failure is not None:
             data = {"failure": failure}
+        reporting.closed(workflow, status, failure=failure)
         seq = workflow.last_seq + 1
         facts.append((workflow.id, Event(seq=seq, type=event, data=data, recorded_at=at)))
         progress.append(

@@ -8,17 +8,14 @@ from datetime import datetime
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.flow.steps import closing
+from durable.flow.steps import closing, reporting
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
-from durable.logs import get_logger
 from durable.outcomes import Cause, Failure, WorkflowStatus
 from durable.store import messages, outbox
 from durable.store.messages import NewMessage
 from durable.store.outbox import Bury, LockedRow
 from durable.store.workflows import LockedWorkflow
-
-logger = get_logger("durable.flow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +29,8 @@ class Death:
     attempts: int = 0
     heartbeat: str | None = None
     error: Failure | None = None
+    raised: BaseException | None = None
+    """The error itself, where this process has it."""
 
 
 def delivers(death: Death) -> bool:
@@ -45,6 +44,8 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
     """Rows to `failed` with cause and time. Under *deliver* the failure goes to the workflow in the same transaction
     and the marker says so; under *hold* the workflow keeps waiting. The marker can not lie through a crash in between.
     """
+    for d in deaths:
+        reporting.dead_lettered(d, delivered=delivers(d))
     outbox.bury(
         connection,
         [
@@ -85,16 +86,6 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
     )
     # Their lease is closed by that: nothing of it stays a dead letter.
     outbox.cancel(connection, [d.row.id for d in told if d.workflow.single])
-    for d in deaths:
-        logger.warning(
-            "activity.dead_lettered",
-            workflow=str(d.workflow.id),
-            lease=d.row.lease,
-            ordinal=d.row.ordinal,
-            activity=d.row.activity,
-            cause=d.cause.value,
-            delivered=delivers(d),
-        )
 
 
 def _failure(death: Death) -> dict[str, str]:

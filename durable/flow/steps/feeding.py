@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from durable.errors import PoisonTurn, WorkflowBlocked
+from durable.flow.steps import reporting
 from durable.flow.steps.plan import Closing, Plan
 from durable.kernel import wire
 from durable.kernel.events import Event, EventType, MessageKind
@@ -63,7 +64,7 @@ def feed(
     except PoisonTurn as error:
         plan.poisoned = True
         plan.execution = None
-        logger.error("workflow.turn_overran", workflow=str(plan.workflow.id), seconds=error.seconds)
+        logger.warning("workflow.turn_overran", workflow=str(plan.workflow.id), seconds=error.seconds)
 
 
 def await_start(plan: Plan, start: DueMessage, due: Sequence[DueMessage]) -> None:
@@ -85,7 +86,7 @@ def block(plan: Plan, error: WorkflowBlocked) -> None:
     plan.blocked = error.reason
     if not plan.workflow.blocked_reason:
         plan.note(EventType.WORKFLOW_BLOCKED, {"reason": error.reason, "version": registry.version(), **error.data})
-    logger.error("workflow.blocked", workflow=str(plan.workflow.id), type=plan.workflow.type, reason=error.reason)
+    reporting.blocked(plan.workflow, error.reason, error.__cause__ or error)
 
 
 def _next(

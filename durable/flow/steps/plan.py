@@ -34,6 +34,7 @@ class Closing:
     data: Mapping[str, Any]
     result: str | None = None
     failure: dict[str, str] | None = None
+    error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,9 @@ class Plan:
                 case FailWorkflow():
                     failure = command.failure.as_data()
                     data = {"failure": failure, **_dropped(command)}
-                    self.closing = Closing(EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, data, failure=failure)
+                    self.closing = Closing(
+                        EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, data, failure=failure, error=command.error
+                    )
                 case CancelWorkflow():
                     data = {"reason": command.reason, **_dropped(command)}
                     self.closing = Closing(EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, data)

@@ -9,6 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.conf import settings
+from durable.flow.steps import reporting
 from durable.kernel.events import Event, EventType
 from durable.kernel.registry import registry
 from durable.logs import get_logger
@@ -39,11 +40,18 @@ def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
 def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:
     workflow_id = workflow.id
     turns = workflow.poison_turns + 1
-    logger.error("workflow.poison_turn", workflow=str(workflow_id), type=workflow.type, turns=turns)
+    logger.warning(
+        "workflow.poison_turn",
+        workflow=str(workflow_id),
+        type=workflow.type,
+        turns=turns,
+        of=settings.turn_poison_limit,
+    )
     if turns < settings.turn_poison_limit or workflow.blocked_reason:
         workflows.count_poison(connection, workflow_id)
         return
     reason = f"{turns} turns in a row used up their CPU time or ended the worker's process."
+    reporting.blocked(workflow, reason)
     event = Event(
         seq=workflow.last_seq + 1,
         type=EventType.WORKFLOW_BLOCKED,

@@ -16,14 +16,11 @@ from durable.flow.steps.plan import Terms
 from durable.kernel.cache import Cache
 from durable.kernel.events import INPUTS, RECORDS, Event, EventType
 from durable.kernel.execution import Execution, Limits
-from durable.kernel.failure import for_log, interrupts, sentence
+from durable.kernel.failure import interrupts, sentence
 from durable.kernel.registry import registry
-from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
 from durable.store import history, workflows
 from durable.store.workflows import LockedWorkflow
-
-logger = get_logger("durable.flow")
 
 Note = Callable[[uuid.UUID | None], None]
 
@@ -167,5 +164,6 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
 
 def unexpected(workflow: LockedWorkflow, error: BaseException) -> WorkflowBlocked:
     """An error that no code of the user's raised: of a payload or an event that was damaged, or our own."""
-    logger.error("workflow.turn_raised", workflow=str(workflow.id), type=workflow.type, exc_info=for_log(error))
-    return WorkflowBlocked(f"Its history or its messages can not be read: {sentence(error)}")
+    blocked = WorkflowBlocked(f"Its history or its messages can not be read: {sentence(error)}")
+    blocked.__cause__ = error
+    return blocked

@@ -81,9 +81,11 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
         shown.end()
         if answering is not None:
             answering.stop()
-    if code != Exit.RESTART and worker.has_handlers_running and _owns_process():
+    if code != Exit.RESTART and (worker.has_handlers_running or not worker.is_heard) and _owns_process():
         # Python waits at its end for threads that asgiref made; a handler that never returns would hold it for ever.
-        logging.shutdown()
+        # So would a log handler that never returns: whoever flushes it waits for its lock.
+        if worker.is_heard:
+            logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

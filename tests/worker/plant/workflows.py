@@ -51,3 +51,52 @@ async def around(folder: str, label: str) -> None:
     await activities.note.execute(f"{label} before")
     await activities.stand.execute(folder, label)
     await activities.note.execute(f"{label} after")
+
+
+@workflow(name="plant.raise")
+async def fall_over(label: str) -> None:
+    """Log a line, and fail by its own code."""
+    durable.logger.info("about to fall: %s", label)
+    raise LookupError(label)
+
+
+@workflow(name="plant.lean")
+async def lean(label: str) -> None:
+    """Await an activity that fails for good, and say nothing about it."""
+    await activities.fail.execute(label)
+
+
+@workflow(name="plant.wrap")
+async def wrap(label: str) -> None:
+    """Await an activity that fails for good, and raise an error of its own from that."""
+    try:
+        await activities.fail.execute(label)
+    except durable.ActivityError as error:
+        raise LookupError(label) from error
+
+
+@workflow(name="plant.lean_on_group")
+async def lean_on_group(label: str) -> None:
+    """Fail by a group of failed activities."""
+    async with asyncio.TaskGroup() as group:
+        group.create_task(activities.fail.execute(label))
+        group.create_task(activities.refuse.execute())
+
+
+@workflow(name="plant.mend")
+async def mend(label: str) -> str:
+    """Go on after an activity that failed for good."""
+    try:
+        await activities.fail.execute(label)
+    except durable.ActivityError:
+        return "mended"
+    return label
+
+
+@workflow(name="plant.talk")
+async def talk(label: str) -> str:
+    """Log before and after a step."""
+    durable.logger.info("before %s", label)
+    await activities.note.execute(label)
+    durable.logger.warning("after %s", label, extra={"order": 42})
+    return label

@@ -1,0 +1,250 @@
+"""What log lines and signals say of a change, in the transaction that makes it: they leave after its commit.
+
+Each failure is one line at ERROR. That of an activity is said when the activity has failed; a workflow that ends by
+nothing else than that says so at WARNING. No `atomic` in here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from durable import signals
+from durable.errors import ActivityError, WorkflowTimedOut
+from durable.errors.showing import is_a
+from durable.kernel import tracebacks
+from durable.kernel.failure import for_report
+from durable.logs import get_logger
+from durable.outcomes import Cause, Claim, Failed, Failure, KeyHeld, RetryLater, Started, WorkflowStatus
+from durable.store.outbox import LockedRow
+from durable.store.starts import NewActivity, NewWorkflow
+from durable.store.workflows import LockedWorkflow
+
+if TYPE_CHECKING:
+    from durable.flow.steps.dead_letters import Death
+
+logger = get_logger("durable.flow")
+
+_DEEPEST = 100
+
+
+def started(new: Sequence[NewWorkflow | NewActivity], outcomes: Sequence[Started | KeyHeld]) -> None:
+    """Workflows and single activities were inserted."""
+    if not signals.workflow_started.receivers:
+        return
+    for one, outcome in zip(new, outcomes, strict=True):
+        if isinstance(outcome, Started):
+            single = isinstance(one, NewActivity)
+            type = one.activity if isinstance(one, NewActivity) else one.type
+            signals.of_workflow(
+                signals.workflow_started,
+                type,
+                workflow_id=one.id,
+                key=one.key,
+                single=single,
+                queue=one.queue,
+            )
+
+
+def attempt_failed(ending: RetryLater) -> None:
+    """An attempt failed, and there will be another."""
+    logger.warning(
+        "activity.attempt_failed",
+        **_of_claim(ending.claim),
+        of=ending.claim.attempt_budget,
+        cause=ending.cause.value,
+        **_of_failure(ending.failure),
+        next_try_in_seconds=round(ending.delay_us / 1_000_000, 3),
+    )
+
+
+def activity_failed(ending: Failed) -> None:
+    """An activity has failed for good, by its own verdict or by its last attempt; its workflow is told."""
+    claim, failure = ending.claim, ending.failure
+    logger.error(
+        "activity.failed",
+        **_of_claim(claim),
+        of=claim.attempt_budget,
+        cause=ending.cause.value,
+        **_of_failure(failure),
+        exc_info=_exc(ending.error) or _error(claim.activity, claim.ordinal, failure),
+    )
+    signals.of_activity(
+        signals.activity_failed,
+        claim.activity,
+        workflow_id=claim.workflow_id,
+        run=claim.lease,
+        ordinal=claim.ordinal,
+        single=claim.single,
+        attempt=claim.attempt,
+        attempts=claim.attempt_budget,
+        cause=ending.cause.value,
+        error_type=failure.type,
+        error_message=failure.message,
+    )
+
+
+def delivery_failed(row: LockedRow, cause: Cause, *, worker: str, error: Failure | None, delay: timedelta) -> None:
+    """A delivery ended without an outcome, and there will be another."""
+    logger.warning(
+        "activity.delivery_failed",
+        workflow=str(row.workflow_id),
+        lease=row.lease,
+        ordinal=row.ordinal,
+        activity=row.activity,
+        delivery=row.deliveries,
+        failures=row.delivery_failures + 1,
+        of=row.delivery_budget,
+        worker=worker,
+        cause=cause.value,
+        **_of_failure(error),
+        next_try_in_seconds=round(delay.total_seconds(), 3),
+    )
+
+
+def dead_lettered(death: Death, *, delivered: bool) -> None:
+    """An activity is a dead letter: it waits for staff, or its workflow was told (`delivered`)."""
+    row, workflow, error = death.row, death.workflow, death.error
+    failure = error or Failure("DeliveryFailed", death.cause.value.replace("_", " "))
+    logger.error(
+        "activity.dead_lettered",
+        workflow=str(workflow.id),
+        lease=row.lease,
+        ordinal=row.ordinal,
+        activity=row.activity,
+        cause=death.cause.value,
+        delivered=delivered,
+        deliveries=row.deliveries,
+        attempts=row.attempts + death.attempts,
+        **_of_failure(error),
+        exc_info=_exc(death.raised) or _error(row.activity, row.ordinal, failure),
+    )
+    signals.of_activity(
+        signals.activity_dead_lettered,
+        row.activity,
+        workflow_id=workflow.id,
+        type=workflow.type,
+        key=workflow.key,
+        run=row.lease,
+        ordinal=row.ordinal,
+        single=workflow.single,
+        cause=death.cause.value,
+        delivered=delivered,
+        deliveries=row.deliveries,
+        attempts=row.attempts + death.attempts,
+        error_type=failure.type,
+        error_message=failure.message,
+    )
+
+
+def closed(
+    workflow: LockedWorkflow,
+    status: WorkflowStatus,
+    *,
+    failure: Mapping[str, Any] | None = None,
+    reason: str = "",
+    error: BaseException | None = None,
+) -> None:
+    """A workflow has ended. Failures are logged, but for single activities: those were logged as the activity's."""
+    ended_by = Failure.from_data(failure or {})
+    if not workflow.single:
+        _log_end(workflow, status, ended_by, error)
+    signals.of_workflow(
+        signals.workflow_closed,
+        workflow.type,
+        workflow_id=workflow.id,
+        key=workflow.key,
+        single=workflow.single,
+        status=status.value,
+        error_type=ended_by.type,
+        error_message=ended_by.message,
+        reason=reason,
+    )
+
+
+def _log_end(workflow: LockedWorkflow, status: WorkflowStatus, failure: Failure, error: BaseException | None) -> None:
+    fields = {"workflow": str(workflow.id), "lease": workflow.lease, "type": workflow.type, "key": workflow.key}
+    match status:
+        case WorkflowStatus.FAILED if error is not None and _is_of_activities(error):
+            logger.warning("workflow.failed", **fields, **_of_failure(failure), by="its activity")
+        case WorkflowStatus.FAILED:
+            logger.error("workflow.failed", **fields, **_of_failure(failure), by="its code", exc_info=_exc(error))
+        case WorkflowStatus.TIMED_OUT:
+            logger.error("workflow.timed_out", **fields, exc_info=WorkflowTimedOut(workflow.id))
+        case _:
+            pass
+
+
+def blocked(workflow: LockedWorkflow, reason: str, error: BaseException | None = None) -> None:
+    """A workflow cannot go on after its history. One that was marked before, and was tried again, is only logged."""
+    logger.error(
+        "workflow.blocked",
+        workflow=str(workflow.id),
+        lease=workflow.lease,
+        type=workflow.type,
+        key=workflow.key,
+        reason=reason,
+        exc_info=_exc(error),
+    )
+    if not workflow.blocked_reason:
+        signals.of_workflow(
+            signals.workflow_blocked,
+            workflow.type,
+            workflow_id=workflow.id,
+            key=workflow.key,
+            single=workflow.single,
+            reason=reason,
+        )
+
+
+def _is_of_activities(error: BaseException, depth: int = 0) -> bool:
+    """Whether activities that failed, and were reported, are all that this error says: one, a group of them, or an
+    error that was raised from one.
+    """
+    if depth > _DEEPEST:
+        return False
+    if is_a(error, ActivityError):
+        return True
+    if is_a(error, BaseExceptionGroup):
+        return all(_is_of_activities(one, depth + 1) for one in tracebacks.members(error))
+    cause = tracebacks.cause(error)
+    return cause is not None and _is_of_activities(cause, depth + 1)
+
+
+def _exc(error: BaseException | None) -> BaseException | None:
+    return None if error is None else for_report(error)
+
+
+def _error(activity: str, ordinal: int, failure: Failure) -> ActivityError:
+    """What stands for an error that another process, or nobody, has raised."""
+    return ActivityError(
+        activity=activity, ordinal=ordinal, type=failure.type, message=failure.message, traceback=failure.traceback
+    )
+
+
+def _of_failure(failure: Failure | None) -> dict[str, str]:
+    return {} if failure is None else {"error_type": failure.type, "error": failure.message}
+
+
+def _of_claim(claim: Claim) -> dict[str, Any]:
+    return {
+        "workflow": str(claim.workflow_id),
+        "lease": claim.lease,
+        "ordinal": claim.ordinal,
+        "activity": claim.activity,
+        "attempt": claim.attempt,
+        "delivery": claim.delivery,
+        "worker": claim.worker,
+    }
+
+
+def redriven(workflow_id: uuid.UUID, **values: Any) -> None:
+    """Staff gave a dead letter back."""
+    signals.of_activity(signals.dead_letter_redriven, workflow_id=workflow_id, **values)
+
+
+def discarded(workflow_id: uuid.UUID, **values: Any) -> None:
+    """Staff closed a dead letter."""
+    signals.of_activity(signals.dead_letter_discarded, workflow_id=workflow_id, **values)

@@ -1,0 +1,44 @@
+"""Values of fields, made plain at the call: a later change of an object, or what its methods raise, reaches no line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from durable.errors.showing import cut_end, is_a, said
+
+_LONGEST = 4_000
+_LONGEST_IN_TEXT = 1_000
+_MOST = 50
+_BARE = re.compile(r"[^\s\"'=\\\x00-\x1f\x7f-\x9f]+")
+
+
+def spoken(value: Any) -> Any:
+    """A value as a log may carry it: None, a truth value, a number, a text, or a list or dict of these. Never raises
+    for what the value does.
+    """
+    if value is None or type(value) in (bool, int, float):
+        return value
+    if type(value) is str:
+        return cut_end(value, _LONGEST)
+    try:
+        if is_a(value, list, tuple, set, frozenset):
+            return [spoken(one) for one in list(value)[:_MOST]]
+        if is_a(value, dict):
+            return {said(name, _LONGEST): spoken(one) for name, one in list(value.items())[:_MOST]}
+    except BaseException:  # noqa: BLE001 - the value's own code; whatever it raises, the line is said
+        return "<a value that can not be read>"
+    return said(value, _LONGEST)
+
+
+def text_of(fields: Mapping[str, Any]) -> str:
+    """The fields as text for people: `name=value`, quoted where a value is more than a word; one line, whatever is in
+    them.
+    """
+    return " ".join(f"{name}={_word(value)}" for name, value in fields.items())
+
+
+def _word(value: Any) -> str:
+    text = cut_end(value if isinstance(value, str) else str(value), _LONGEST_IN_TEXT)
+    return text if _BARE.fullmatch(text) else repr(text)

@@ -1,0 +1,58 @@
+"""Records of the standard library: the event is the message, the fields are attributes, and the text has both, once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from durable.logs.fields import text_of
+
+if TYPE_CHECKING:
+    from durable.logs.lines import Line
+
+_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class EventRecord(logging.LogRecord):
+    """A record whose `msg` is the event alone, for who groups by it, and whose text ends in the fields."""
+
+    def getMessage(self) -> str:  # noqa: N802 - logging's name
+        message = super().getMessage()
+        fields = self.__dict__.get("durable_text")
+        # A queue handler has put the whole text into `msg` already.
+        return f"{message} {fields}" if fields and self.msg == self.__dict__.get("durable_event") else message
+
+
+def plain_record(line: Line, fields: Mapping[str, Any]) -> logging.LogRecord:
+    """The record of a line, by the host's record factory."""
+    record = bare_record(line, line.event, (), {_attribute(name): value for name, value in fields.items()})
+    if not fields:
+        return record
+    text = text_of(fields)
+    if type(record) is logging.LogRecord:
+        record.__class__ = EventRecord
+        record.durable_event, record.durable_text = line.event, text
+    else:  # a class of the host's: its own way to a text stays
+        record.msg = f"{line.event} {text}"
+    return record
+
+
+def bare_record(line: Line, message: object, args: tuple[Any, ...], extra: Mapping[str, Any]) -> logging.LogRecord:
+    """A record with this message that says when, where and by whom the line was said."""
+    path, number, function = line.place
+    record = line.standard.makeRecord(
+        line.standard.name, line.level, path, number, message, args, line.exc_info, function
+    )
+    late = record.created - line.at
+    record.created = line.at
+    record.msecs = int((line.at - int(line.at)) * 1000) + 0.0
+    record.relativeCreated -= late * 1000
+    record.thread, record.threadName = line.thread
+    vars(record).update(extra)
+    return record
+
+
+def _attribute(name: str) -> str:
+    """The name of a field as an attribute of a record, which has names of its own."""
+    return f"{name}_" if name in _RESERVED else name

@@ -1,0 +1,105 @@
+"""Lines by the processors of a host that has configured structlog; they end in the standard library's logging."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from structlog.processors import MaybeTimeStamper, TimeStamper
+
+from durable.logs.records import bare_record, plain_record
+
+if TYPE_CHECKING:
+    from durable.logs.lines import Line
+
+Processor = Callable[[Any, str, Any], Any]
+
+
+class _Said(str):
+    """Text that is empty and counts as one: a formatter that finds it does not write the traceback again."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return True
+
+
+class _End:
+    """What the host's processors take for the logger: makes of their answer a record that keeps the line's own time,
+    thread and place, and the error itself, for whoever takes errors from records.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self.said = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._line.standard, name)
+
+    def _say(self, message: object = "", *args: Any, extra: dict[str, Any] | None = None, **rest: Any) -> None:
+        self.said = True
+        if not self._line.standard.isEnabledFor(self._line.level):
+            return
+        record = bare_record(self._line, message, args, extra or {})
+        if record.exc_info and isinstance(message, str) and not rest.get("exc_info"):
+            record.exc_text = _Said()
+        self._line.standard.handle(record)
+
+    debug = info = warning = warn = error = exception = critical = fatal = msg = _say
+
+    def log(self, level: int, message: object = "", *args: Any, **rest: Any) -> None:
+        """As the standard library's; the level is the line's."""
+        self._say(message, *args, **rest)
+
+
+def say(line: Line) -> None:
+    """Say a line by the host's processors. If they raise, it is said without them, and what they raised passes on."""
+    end = _End(line)
+    try:
+        logger: Any = structlog.wrap_logger(end, processors=_processors(line))
+        fields = dict(line.fields)
+        if line.exc_info is not None:
+            fields["exc_info"] = line.exc_info
+        answer = getattr(logger, logging.getLevelName(line.level).lower())(line.event, **fields)
+        if inspect.iscoroutine(answer):  # a wrapper for async code, which nobody awaits here
+            answer.close()
+            raise TypeError("the configured wrapper_class of structlog is for async code")
+    except BaseException:
+        if not end.said and line.standard.isEnabledFor(line.level):
+            line.standard.handle(plain_record(line, line.fields))
+        raise
+
+
+def _processors(line: Line) -> list[Processor]:
+    """The host's, with stamps of the moment at which the line was said."""
+    return [_stamping(processor, line.at) for processor in structlog.get_config()["processors"]]
+
+
+def _stamping(processor: Processor, at: float) -> Processor:
+    only_missing = type(processor) is MaybeTimeStamper
+    stamper: Any = processor.stamper if isinstance(processor, MaybeTimeStamper) else processor
+    if type(stamper) is not TimeStamper:
+        return processor
+    found: TimeStamper = stamper
+
+    def stamp(logger: Any, name: str, event: Any) -> Any:
+        if not (only_missing and found.key in event):
+            event[found.key] = _moment(found, at)
+        return event
+
+    return stamp
+
+
+def _moment(stamper: TimeStamper, at: float) -> str | float:
+    if stamper.fmt is None:
+        return at
+    moment = datetime.fromtimestamp(at, UTC)
+    if stamper.fmt.upper() == "ISO":
+        if stamper.utc:
+            return moment.isoformat().replace("+00:00", "Z")
+        return moment.astimezone().replace(tzinfo=None).isoformat()
+    return (moment if stamper.utc else moment.astimezone()).strftime(stamper.fmt)

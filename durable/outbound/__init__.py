@@ -1,0 +1,25 @@
+"""The way out: log lines and Django signals on their way to code of the host, after the commit that they speak of.
+
+What is sent inside a transaction of ours is held, leaves after its commit, and is dropped with its rollback. In a
+worker it leaves through one thread with a bounded queue, elsewhere on the thread that sent it. What takes it may raise,
+block or use the ORM: no loop, no result and no transaction of the engine depends on it.
+"""
+
+from __future__ import annotations
+
+from durable.outbound.departures import Departure
+from durable.outbound.holding import after_commit, holding, release, send
+from durable.outbound.road import CAPACITY, Upkeep, pending, start, stop
+
+__all__ = [
+    "CAPACITY",
+    "Departure",
+    "Upkeep",
+    "after_commit",
+    "holding",
+    "pending",
+    "release",
+    "send",
+    "start",
+    "stop",
+]

@@ -1,0 +1,192 @@
+"""The thread through which a worker's lines and signals leave, and the bounded queue before it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from django.db import connections
+
+from durable.outbound import floods
+from durable.outbound.departures import Departure, depart, guarded, say_lost
+
+CAPACITY = 10_000
+"""How much may wait. What comes when it is full is lost, counted, and said when there is room again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """What keeps the thread's connections as a request's would be: called before and after each departure (with its
+    kind), and when there is nothing to do. `overflowed` makes the line that says how much was lost, by kind.
+    """
+
+    before: Callable[[], object]
+    after: Callable[[str], object]
+    idle: Callable[[], object]
+    overflowed: Callable[[dict[str, int]], Departure]
+
+
+class _Road:
+    def __init__(self, upkeep: Upkeep) -> None:
+        self._upkeep = upkeep
+        self._condition = threading.Condition()
+        self._queue: deque[Departure] = deque()
+        self._lost: Counter[str] = Counter()
+        self._under_way: Departure | None = None
+        self._ending = self._ended = False
+        self._waits_for_good = False
+        self._thread = threading.Thread(target=self._main, name="durable-outbound", daemon=True)
+        self._thread.start()
+
+    def take(self, departure: Departure) -> bool:
+        """Queue it, or count it as lost. False: the thread has ended meanwhile."""
+        with self._condition:
+            if self._ended:
+                return False
+            if len(self._queue) >= CAPACITY:
+                self._lost[departure.kind] += 1
+            else:
+                self._queue.append(departure)
+                self._condition.notify_all()
+            return True
+
+    def remind(self) -> None:
+        """There is something to sum up now, in its time."""
+        if self._waits_for_good:
+            with self._condition:
+                self._condition.notify_all()
+
+    @property
+    def pending(self) -> int:
+        with self._condition:
+            return len(self._queue) + (self._under_way is not None)
+
+    def close(self, seconds: float) -> dict[str, int]:
+        """Let out what waits, `seconds` at most, and end the thread. Returns what could not leave, by kind."""
+        with self._condition:
+            self._ending = True
+            self._condition.notify_all()
+        self._thread.join(seconds)
+        with self._condition:
+            left = Counter(self._lost)
+            left.update(departure.kind for departure in self._queue)
+            if self._under_way is not None:
+                left[self._under_way.kind] += 1
+            self._queue.clear()
+        return left
+
+    def _main(self) -> None:
+        try:
+            while self._step():
+                pass
+        finally:
+            guarded(connections.close_all)
+
+    def _step(self) -> bool:
+        """Let one out, or wait for one. False: the end has come, and everything is out."""
+        with self._condition:
+            departure = self._under_way = self._queue.popleft() if self._queue else None
+            lost, ending = self._count_lost(), self._ending
+        if lost:
+            depart(self._upkeep.overflowed(lost))
+        for summary in floods.over():
+            depart(summary)
+        if departure is not None:
+            kind = departure.kind
+            guarded(self._upkeep.before)
+            depart(departure)
+            del departure  # an error with its frames must not be kept until the next one comes
+            guarded(partial(self._upkeep.after, kind))
+            with self._condition:
+                self._under_way = None
+                self._condition.notify_all()
+            return True
+        guarded(self._upkeep.idle)
+        if ending:
+            for summary in floods.rest():
+                depart(summary)
+        with self._condition:
+            self._ended = ending and not self._queue
+            if not self._queue and not self._ending:
+                seconds = floods.next_over()
+                self._waits_for_good = seconds is None
+                self._condition.wait(seconds)
+                self._waits_for_good = False
+            return not self._ended
+
+    def _count_lost(self) -> dict[str, int]:
+        if not self._lost or len(self._queue) > CAPACITY // 2:
+            return {}
+        lost, self._lost = dict(self._lost), Counter()
+        return lost
+
+
+_lock = threading.RLock()
+_road: _Road | None = None
+_users = 0
+_blocked = False
+
+
+def start(upkeep: Upkeep) -> None:
+    """Let lines and signals of this process leave through the thread, until `stop` was called as often as this."""
+    global _road, _users, _blocked
+    with _lock:
+        _users += 1
+        if _road is None:
+            _blocked = False
+            _road = _Road(upkeep)
+
+
+def stop(seconds: float) -> bool:
+    """Let out what waits, `seconds` at most. Returns whether the thread has come to its end (or others still use it).
+
+    What blocks for ever is left behind: what could not leave is counted on stderr, and what is sent from then on is
+    lost, since it would meet the same lock.
+    """
+    global _road, _users, _blocked
+    with _lock:
+        _users -= 1
+        if _users or _road is None:
+            return True
+        road, _road = _road, None
+    left = road.close(seconds)
+    say_lost(left, f"the queue was full, or what takes them did not return within {seconds:g} s.")
+    if road.pending:
+        _blocked = True
+    return not _blocked
+
+
+def pending() -> int:
+    """How much waits to leave in this process."""
+    road = _road
+    return 0 if road is None else road.pending
+
+
+def leave(departure: Departure) -> None:
+    """Let it leave: through the thread where there is one, else here and now."""
+    road = _road
+    if not departure.is_admitted():
+        if road is not None:
+            road.remind()
+        return
+    if road is not None and road.take(departure):
+        return
+    if not _blocked:
+        for summary in floods.over():
+            depart(summary)
+        depart(departure)
+
+
+def _begin_anew() -> None:
+    """In a forked process: its parent's thread is not here, and locks may be held by nobody."""
+    global _lock, _road, _users, _blocked
+    _lock = threading.RLock()
+    _road, _users, _blocked = None, 0, False
+    floods.reset()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

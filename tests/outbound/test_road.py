@@ -1,0 +1,160 @@
+"""The thread that lines and signals leave through, and its queue."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from durable import outbound
+from durable.logs import get_logger
+from durable.outbound import holding, road
+from tests.waiting import PATIENCE, Gate
+from tests.worker.hearing import UPKEEP, blocking, listening, raising
+
+logger = get_logger("durable.tests")
+
+
+@pytest.fixture
+def on_the_road() -> Iterator[None]:
+    """Lines leave through the thread."""
+    outbound.start(UPKEEP)
+    yield
+    if road._road is not None:
+        outbound.stop(PATIENCE)
+
+
+def hear(also=lambda record: None):
+    return listening(also, name="durable.tests", level=logging.DEBUG)
+
+
+@pytest.mark.usefixtures("on_the_road")
+def test_a_handler_runs_on_the_thread_and_the_record_names_the_caller() -> None:
+    ran: list[str] = []
+    with hear(lambda record: ran.append(threading.current_thread().name)) as ear:
+        logger.warning("order.lost")
+        assert outbound.stop(PATIENCE)
+    assert ran == ["durable-outbound"]
+    assert ear.records[0].threadName == threading.current_thread().name
+
+
+@pytest.mark.usefixtures("on_the_road")
+def test_a_handler_that_blocks_holds_up_nobody_who_says_something(gate: Gate) -> None:
+    with hear(blocking(gate)) as ear:
+        for number in range(100):
+            logger.info("order.found", number=number)
+        gate.wait_for_arrival()
+        assert outbound.pending() == 100
+        gate.open()
+        assert outbound.stop(PATIENCE)
+    assert [vars(record)["number"] for record in ear.records] == list(range(100))
+
+
+@pytest.mark.usefixtures("on_the_road")
+@pytest.mark.parametrize("error", [ValueError("broken"), SystemExit(3), KeyboardInterrupt()])
+def test_a_handler_that_raises_does_not_end_the_thread(error: BaseException) -> None:
+    with hear(raising(error)) as ear:
+        for _ in range(5):
+            logger.warning("order.lost")
+        assert outbound.stop(PATIENCE)
+    assert len(ear.records) == 5
+
+
+@pytest.mark.usefixtures("on_the_road")
+def test_what_finds_no_room_is_counted_and_said_when_there_is_room(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(road, "CAPACITY", 10)
+    with hear(blocking(gate)) as ear, listening(name="durable.outbound") as own:
+        logger.info("order.found")
+        gate.wait_for_arrival()
+        for _ in range(25):
+            logger.info("order.found")
+        gate.open()
+        assert outbound.stop(PATIENCE)
+    assert len(ear.of("order.found")) == 11
+    assert [record.getMessage() for record in own.records] == ["outbound.overflowed log_lines=15"]
+
+
+def test_the_queue_holds_ten_thousand() -> None:
+    assert outbound.CAPACITY == 10_000
+
+
+@pytest.mark.usefixtures("on_the_road")
+def test_a_handler_that_blocks_for_ever_does_not_keep_the_process_and_what_is_lost_is_counted(
+    gate: Gate, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with hear(blocking(gate)):
+        for _ in range(8):
+            logger.info("order.found")
+        gate.wait_for_arrival()
+        assert not outbound.stop(0.1)
+        assert "durable: 8 log lines lost" in capsys.readouterr().err
+        logger.info("too late")  # it would wait for the same lock
+    gate.open()
+
+
+def test_two_workers_of_one_process_share_the_thread_until_the_last_has_ended() -> None:
+    outbound.start(UPKEEP)
+    outbound.start(UPKEEP)
+    assert outbound.stop(PATIENCE)
+    ran: list[str] = []
+    with hear(lambda record: ran.append(threading.current_thread().name)):
+        logger.warning("order.lost")
+        assert outbound.stop(PATIENCE)
+        logger.warning("order.lost")
+    assert ran == ["durable-outbound", threading.current_thread().name]
+
+
+@pytest.mark.usefixtures("on_the_road")
+def test_a_forked_process_has_no_thread_and_says_its_lines_itself() -> None:
+    with hear() as ear:
+        logger.warning("in the parent")
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                ear.records.clear()
+                logger.warning("in the child")
+                code = 0 if [str(record.msg) for record in ear.records] == ["in the child"] else 2
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(pid, 0)
+        assert outbound.stop(PATIENCE)
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+@pytest.mark.usefixtures("on_the_road")
+def test_a_line_said_by_a_handler_leaves_after_those_that_wait() -> None:
+    def also(record: logging.LogRecord) -> None:
+        if record.msg == "first":
+            logger.info("about the first")
+
+    with hear(also) as ear:
+        logger.info("first")
+        logger.info("second")
+        assert outbound.stop(PATIENCE)
+    assert sorted(str(record.msg) for record in ear.records) == ["about the first", "first", "second"]
+
+
+def test_what_is_held_leaves_when_it_is_released_and_only_then() -> None:
+    with hear() as ear:
+        with holding() as held:
+            logger.warning("order.lost")
+            assert ear.records == []
+        assert ear.records == []
+        outbound.release(held)
+        assert len(ear.records) == 1
+
+
+def test_what_is_held_inside_of_what_is_held_is_another_matter() -> None:
+    with hear() as ear:
+        with holding() as outer:
+            with holding() as inner:
+                logger.warning("inner")
+            logger.warning("outer")
+        outbound.release(outer)
+        assert [str(record.msg) for record in ear.records] == ["outer"]
+        outbound.release(inner)
+    assert [str(record.msg) for record in ear.records] == ["outer", "inner"]
