@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -107,3 +109,67 @@ def test_the_folder_of_a_killed_owner_is_removed_and_that_of_a_living_one_is_not
     assert kept.is_dir()
     living.communicate("x")
     assert not kept.exists()
+
+
+def stand_in(folder: Path, name: str, ends: int = 0) -> str:
+    """A program that takes the place of an interpreter: it says what it is asked to run, and ends so."""
+    program = folder / name
+    program.write_text(
+        '#!/bin/sh\n[ "$1" = -c ] && exec echo "Python of ' + name + '"\n'
+        f'echo "{name} runs $* on $DURABLE_TEST_DATABASE"\nexit {ends}\n'
+    )
+    program.chmod(0o755)
+    return str(program)
+
+
+def suite(**environment: str) -> subprocess.CompletedProcess[str]:
+    """`python -m tests --some-option`, with these variables."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests", "--some-option"],
+        cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_each_database_may_have_an_interpreter_of_its_own(tmp_path: Path) -> None:
+    done = suite(
+        DURABLE_TESTS_SQLITE_PYTHON=stand_in(tmp_path, "one"), DURABLE_TESTS_POSTGRESQL_PYTHON=stand_in(tmp_path, "two")
+    )
+    assert done.returncode == 0, done.stderr
+    assert "the suite on sqlite, Python of one" in done.stdout
+    assert "the suite on postgresql, Python of two" in done.stdout
+    for name, database in (("one", "sqlite"), ("two", "postgresql")):
+        assert re.search(rf"{name} runs -m pytest -n \d --some-option on {database}", done.stdout)
+    assert "sqlite passed, postgresql passed" in done.stdout
+
+
+def test_the_suite_has_failed_if_one_of_the_two_runs_has(tmp_path: Path) -> None:
+    done = suite(
+        DURABLE_TESTS_SQLITE_PYTHON=stand_in(tmp_path, "one"),
+        DURABLE_TESTS_POSTGRESQL_PYTHON=stand_in(tmp_path, "two", ends=1),
+    )
+    assert done.returncode == 1
+    assert "sqlite passed, postgresql failed (1)" in done.stdout
+
+
+def test_an_interpreter_that_does_not_run_is_named_before_anything_is_run(tmp_path: Path) -> None:
+    nothing = str(tmp_path / "nothing")
+    done = suite(DURABLE_TESTS_SQLITE_PYTHON=stand_in(tmp_path, "one"), DURABLE_TESTS_POSTGRESQL_PYTHON=nothing)
+    assert done.returncode == 1
+    assert f"{nothing} cannot run the suite" in done.stderr
+    assert "runs" not in done.stdout
+
+
+def test_a_machine_with_one_python_is_told_which_one_is_missing(tmp_path: Path) -> None:
+    """The build runs both Djangos, or it has failed."""
+    (tmp_path / "python3").symlink_to(sys.executable)
+    (tmp_path / "sort").symlink_to(str(shutil.which("sort")))
+    done = subprocess.run(
+        ["/bin/bash", "-c", 'source .ci/pythons; two_environments "$0/second"', str(tmp_path)],
+        cwd=ROOT, env={"PATH": str(tmp_path), "PYENV_ROOT": str(tmp_path), "HOME": str(tmp_path)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    missing = (
+        "No Python 3.12 or newer on this machine" if sys.version_info < (3, 12) else "no Python 3.11 for Django 5.2"
+    )
+    assert missing in done.stdout, done.stderr
