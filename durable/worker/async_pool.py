@@ -87,7 +87,9 @@ class AsyncPool:
         self._closing = False
 
     def submit(self, delivery: Delivery) -> None:
-        """Start a delivery. From any thread."""
+        """Start a delivery. From any thread. Raises `RuntimeError` or `OSError` when the machine has no thread or no
+        descriptor for the loop.
+        """
         loop = self._running_loop()
         loop.call_soon_threadsafe(self._begin, loop, delivery)
 
@@ -100,8 +102,11 @@ class AsyncPool:
             if not self.connections.used:
                 return
             # Sync handlers may have used async code, and with it the thread whose connections are closed here.
-            thread = threading.Thread(target=asyncio.run, args=[self.connections.drop()], daemon=True)
-            thread.start()
+            thread = threading.Thread(target=lambda: asyncio.run(self.connections.drop()), daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads on this machine; the end of the process closes them
+                return
         else:
             asyncio.run_coroutine_threadsafe(self._wind_up(), loop)
         thread.join(max(0.0, seconds))
@@ -109,12 +114,15 @@ class AsyncPool:
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = _new_loop()
-                self._loop.set_exception_handler(_complain)
-                self._thread = threading.Thread(
-                    target=self._run, args=(self._loop,), name="durable-async-handlers", daemon=True
-                )
-                self._thread.start()
+                loop = _new_loop()
+                loop.set_exception_handler(_complain)
+                thread = threading.Thread(target=self._run, args=(loop,), name="durable-async-handlers", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # no thread is to be had: a loop that nobody runs must not get this delivery
+                    loop.close()
+                    raise
+                self._loop, self._thread = loop, thread
             return self._loop
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:

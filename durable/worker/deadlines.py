@@ -40,8 +40,9 @@ class Deadlines:
             due = self._timing.now() + span // timedelta(microseconds=1)
             heapq.heappush(self._heap, (due, next(self._order), delivery, overrun))
             if self._thread is None and not self._stopping:
-                self._thread = threading.Thread(target=self._run, name="durable-deadlines", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="durable-deadlines", daemon=True)
+                thread.start()  # what this raises must leave the next one to try again
+                self._thread = thread
             self._condition.notify_all()
 
     def stop(self) -> None:

@@ -112,10 +112,12 @@ class Handlers:
             self._launch(delivery, self._async_pool.submit)
 
     def _launch(self, delivery: Delivery, submit: Callable[[Delivery], None]) -> None:
-        """Start a delivery. What can not be started (no thread to be had) is given back; it must not keep its slot."""
+        """Start a delivery. What cannot be started (no thread, descriptor or memory left) is given back; it must not
+        keep its slot.
+        """
         try:
             submit(delivery)
-        except RuntimeError as full:
+        except (RuntimeError, OSError, MemoryError) as full:
             log.exception("delivery_not_started", **of_claim(delivery.claim))
             self._finish(delivery, GiveUp(delivery.claim, Cause.TRANSPORT_DOWN, describe(full), full))
             with self._lock:

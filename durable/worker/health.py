@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import select
+import errno
+import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from durable.errors import ConfigurationError
+from durable.worker.logs import get_logger
+from durable.worker.wakeup import readable
+
+log = get_logger("durable.worker.health")
 
 REQUEST_SECONDS = 1.0
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - what `--health :8080` asks for
@@ -27,6 +33,7 @@ class HealthSocket:
             raise ConfigurationError(f"--health can not listen on {host}:{port}: {taken.strerror}.") from taken
         self._socket.listen(8)
         self._socket.setblocking(False)
+        self._spare: int | None = os.open(os.devnull, os.O_RDONLY)
 
     @property
     def port(self) -> int:
@@ -39,11 +46,26 @@ class HealthSocket:
         return self._socket.fileno()
 
     def answer(self, reasons: Sequence[str]) -> None:
-        """Answer a caller that waits, if one does."""
+        """Answer a caller that waits, if one does. Without a free descriptor the answer is red, and says that."""
         try:
             caller, _ = self._socket.accept()
-        except (BlockingIOError, ConnectionError):
+        except OSError as refused:
+            # A caller that waits and cannot be taken would keep this socket ready, and its thread busy, for ever.
+            if refused.errno in (errno.EMFILE, errno.ENFILE):
+                self._answer_with_the_spare([*reasons, f"no descriptors left: {refused.strerror}"])
             return
+        self._tell(caller, reasons)
+
+    def _answer_with_the_spare(self, reasons: Sequence[str]) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+        with suppress(OSError):
+            self._tell(self._socket.accept()[0], reasons)
+        with suppress(OSError):
+            self._spare = os.open(os.devnull, os.O_RDONLY)
+
+    def _tell(self, caller: socket.socket, reasons: Sequence[str]) -> None:
         with caller:
             try:
                 caller.settimeout(REQUEST_SECONDS)
@@ -55,6 +77,9 @@ class HealthSocket:
     def close(self) -> None:
         """Stop listening."""
         self._socket.close()
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
 
 
 class HealthThread:
@@ -75,9 +100,12 @@ class HealthThread:
 
     def _run(self) -> None:
         while not self._stopping:
-            ready, _, _ = select.select([self._listener], [], [], 0.2)
-            if ready:
-                self._listener.answer(self._reasons())
+            try:
+                if readable([self._listener.fileno()], 0.2):
+                    self._listener.answer(self._reasons())
+            # Without this thread nobody hears any more how the worker is, and a probe that gets no answer kills it.
+            except Exception:
+                log.exception("health_answer_failed")
 
 
 def parse_address(text: str) -> tuple[str, int]:

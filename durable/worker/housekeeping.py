@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from uuid import UUID
+
+from django.db import connections
 
 from durable.conf import settings
 from durable.flow import beat, poison, reconcile, settle, unblock
 from durable.kernel.registry import registry
 from durable.outcomes import Company, ReconcileReport
-from durable.worker import notes
+from durable.worker.hostclock import HostClock
 from durable.worker.logs import get_logger
 
 log = get_logger("durable.worker.housekeeping")
@@ -31,18 +32,19 @@ class Housekeeping:
         *,
         worker: str,
         queues: tuple[str, ...] | None,
-        folder: Path,
+        count_the_dead: Callable[[Callable[[UUID], None]], list[UUID]],
         ready: Callable[[], None],
         found: Callable[[ReconcileReport], None],
         wakes_by: Callable[[], str],
     ) -> None:
         self._worker = worker
         self._queues = queues
-        self._folder = folder
+        self._count = count_the_dead
         self._ready = ready
         self._found = found
         self._wakes_by = wakes_by
         self._is_ready = False
+        self._clock = HostClock() if connections[settings.database_alias].vendor == "sqlite" else None
         self._due = 0.0
         self.company = Company.ALONE
         """Who else served these queues at the last look."""
@@ -72,7 +74,9 @@ class Housekeeping:
         return settings.reconcile_every.total_seconds()
 
     def reconcile(self) -> ReconcileReport:
-        """One round of reconciling, in the calling thread."""
+        """One round of reconciling, in the calling thread. Nothing is judged while the host's clock has just jumped."""
+        if self._clock is not None and not self._clock.leases_can_be_judged(settings.lease_for):
+            return ReconcileReport()
         report = reconcile.reconcile()
         if report.rearmed or report.dead_lettered or report.settled:
             log.info("reconciled", rearmed=report.rearmed, dead_lettered=report.dead_lettered, settled=report.settled)
@@ -80,7 +84,7 @@ class Housekeeping:
         return report
 
     def _count_the_dead(self) -> list[UUID]:
-        counted = notes.count_the_dead(self._folder, poison.count)
+        counted = self._count(poison.count)
         for workflow_id in counted:
             log.error("poison_turn_counted", workflow=str(workflow_id), worker=self._worker)
         return counted

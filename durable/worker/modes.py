@@ -11,6 +11,8 @@ class Exit(IntEnum):
     CLEAN = 0
     USAGE = 2
     STORE = 3
+    MACHINE = 4
+    """The machine had no threads or descriptors left for it, at its start."""
     RESTART = 75
     """To be started anew at once: workflow code hung the turn thread, or the code on disk has changed."""
 

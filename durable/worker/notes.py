@@ -2,6 +2,9 @@
 
 A note is a memory-mapped file in a folder of this user and this database. Its owner holds an flock on it: a file that
 can be locked belongs to a process that has died, and what stands in it is the workflow whose code ran at that moment.
+
+Notes lie in the folder for temporary files. Where that is full, read-only or missing, `/dev/shm` serves, and where no
+place does, workflows turn without notes: a death of the process in workflow code is not counted then. The log says so.
 """
 
 from __future__ import annotations
@@ -12,28 +15,42 @@ import mmap
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from django.db import connections
 
+from durable.worker.logs import get_logger
+
+log = get_logger("durable.worker.notes")
+
 _SIZE = 17
 _NOTED = 1
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder in it belongs to this user, or is not used
 
 
 class Note:
-    """This process's note. Written by one thread; a write is a few bytes into mapped memory."""
+    """This process's note. Written by one thread; a write is a few bytes into mapped memory.
+
+    Raises `OSError` when there is no space for it: on a full disk, a write to a map without space of its own would end
+    the process by SIGBUS.
+    """
 
     def __init__(self, folder: Path) -> None:
         name = f"{os.getpid()}-{uuid.uuid4().hex}"
         unlocked = folder / f"{name}.new"
         self.path = folder / f"{name}.note"
         self._file = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.ftruncate(self._file, _SIZE)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        unlocked.rename(self.path)  # only now can others see it, and find it locked
-        self._map = mmap.mmap(self._file, _SIZE)
+        try:
+            os.posix_fallocate(self._file, 0, _SIZE)
+            self._map = mmap.mmap(self._file, _SIZE)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            unlocked.rename(self.path)  # only now can others see it, and find it locked
+        except OSError:
+            os.close(self._file)
+            unlocked.unlink(missing_ok=True)
+            raise
 
     def write(self, workflow_id: uuid.UUID | None) -> None:
         """Note that this workflow's code runs from here on; None: nobody's."""
@@ -45,20 +62,54 @@ class Note:
 
     def close(self) -> None:
         """A clean end: nothing was running."""
+        self.write(None)
         self._map.close()
-        self.path.unlink(missing_ok=True)
+        with suppress(OSError):  # in a folder that has become read-only it stays; nothing stands in it
+            self.path.unlink(missing_ok=True)
         os.close(self._file)
 
 
-def folder_of(alias: str) -> Path:
+class Notes:
+    """The places of this user's notes about the database of an alias."""
+
+    def __init__(self, alias: str) -> None:
+        self._alias = alias
+        self._told = False
+
+    def open(self) -> Note | None:
+        """This process's note, or None where no place takes one; the log says so once."""
+        troubles = []
+        for place in _places():
+            try:
+                return Note(folder_of(self._alias, place))
+            except OSError as trouble:
+                troubles.append(f"{place}: {trouble}")
+        if not self._told:
+            log.error("no_place_for_notes", places=troubles, cure="set TMPDIR to a folder that can be written")
+        self._told = True
+        return None
+
+    def count_the_dead(self, count: Callable[[uuid.UUID], None]) -> list[uuid.UUID]:
+        """As the function of this name, in all places that there are."""
+        counted = []
+        for place in _places():
+            try:
+                folder = folder_of(self._alias, place)
+            except OSError:  # nothing of ours can lie there
+                continue
+            counted += count_the_dead(folder, count)
+        return counted
+
+
+def folder_of(alias: str, place: Path | None = None) -> Path:
     """The folder of notes about the database of an alias; made if missing, readable by this user only.
 
-    Raises `PermissionError` when the place belongs to somebody else.
+    Raises `OSError` when it cannot be made, `PermissionError` among them when the place belongs to somebody else.
     """
     settings = connections[alias].settings_dict
     identity = "\n".join(str(settings[part]) for part in ("ENGINE", "NAME", "HOST", "PORT"))
     digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
-    root = Path(tempfile.gettempdir()) / f"durable-{os.getuid()}"
+    root = (place or Path(tempfile.gettempdir())) / f"durable-{os.getuid()}"
     for folder in (root, root / digest):
         folder.mkdir(mode=0o700, exist_ok=True)
         found = folder.lstat()
@@ -90,7 +141,7 @@ def _locked(path: Path) -> Iterator[bytes | None]:
     """The content of a note whose owner is dead, held so that nobody else counts it; None when the owner lives."""
     try:
         file = os.open(path, os.O_RDWR)
-    except FileNotFoundError:  # another process was faster
+    except OSError:  # another process was faster; or it could not be removed once counted, and would be counted again
         yield None
         return
     try:
@@ -103,3 +154,13 @@ def _locked(path: Path) -> Iterator[bytes | None]:
         yield os.pread(file, _SIZE, 0) if os.fstat(file).st_nlink else None
     finally:
         os.close(file)
+
+
+def _places() -> Sequence[Path]:
+    """The folder for temporary files, if there is one that can be written, and shared memory, if there is any."""
+    places: dict[Path, None] = {}
+    with suppress(FileNotFoundError):
+        places[Path(tempfile.gettempdir())] = None
+    if SHARED_MEMORY.is_dir():
+        places[SHARED_MEMORY] = None
+    return list(places)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from django.utils.autoreload import iter_all_python_module_files
 
-from durable.worker import forking
+from durable.worker import forking, output
 from durable.worker.logs import get_logger
 
 log = get_logger("durable.worker.reload")
@@ -56,8 +56,7 @@ class CodeWatch:
 def start_anew() -> None:
     """Replace this process by a new one with the same command line. Does not return."""
     forking.let_go()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    output.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the same program again
 
 

@@ -1,7 +1,13 @@
-"""SIGTERM and SIGINT: the first asks for a stop in good order, a later second one ends the process now."""
+"""What signals do to a worker or a supervisor. The table for operators is in `docs/operations.md`.
+
+A stop in good order is asked for by SIGTERM, SIGINT and SIGHUP; a later second one, or SIGQUIT, ends the grace. Signals
+that mean nothing to a worker, but would end the process by default, stop it in good order as well, since rows that it
+holds would otherwise stay claimed until their leases run out.
+"""
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import threading
@@ -10,14 +16,35 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+TAKEN_EVEN_IF_IGNORED = (signal.SIGTERM, signal.SIGINT)
+"""Shells ignore SIGINT for jobs in the background, and some entry points ignore SIGTERM; a worker stops in good order
+all the same. SIGHUP and SIGQUIT stay ignored where the caller has ignored them, as `nohup` does."""
+
+_NAMES_OF_UNASKED = (
+    "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGIO", "SIGPWR", "SIGSTKFLT",
+)  # fmt: skip
+UNASKED_SIGNALS = (
+    *(signal.Signals[name] for name in _NAMES_OF_UNASKED if hasattr(signal, name)),
+    *(range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if hasattr(signal, "SIGRTMIN") else ()),
+)
+"""Signals whose default action ends a process, and that nobody sends to a worker on purpose. Those for which the host
+has a handler of its own are left to it."""
+
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU)
+"""The calls that cause them fail with an error instead: of a pipe without reader, of a file that is too large, and of a
+terminal that belongs to another job, which would otherwise stop the whole process until somebody notices."""
+
+HANDLED = (*STOP_SIGNALS, signal.SIGQUIT, *UNASKED_SIGNALS)
 TOGETHER = 0.5
 """Seconds after the first signal in which others are the same one: `timeout`, shells and process managers signal a
 process and then its group, and handlers must not be cut off by that."""
 
 
 class StopSignals:
-    """While entered (in the main thread; elsewhere it does nothing), calls `first` for the first signal."""
+    """While entered (in the main thread; elsewhere it does nothing), calls `first` for the first signal, and `second`
+    with the number of a later one or of SIGQUIT.
+    """
 
     def __init__(
         self,
@@ -30,21 +57,50 @@ class StopSignals:
         self._second = second or end_now
         self._monotonic = monotonic
         self._first_at: float | None = None
-        self._before: dict[signal.Signals, Any] = {}
+        self._unasked: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def code(self, code: int) -> int:
+        """The exit code: `code`, but for a clean end that a signal brought about which nobody sends on purpose. That is
+        128 and its number, so that a service manager starts the worker again.
+        """
+        return 128 + self._unasked if code == 0 and self._unasked is not None else code
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in STOP_SIGNALS:
-                self._before[number] = signal.signal(number, self._received)
-            # A supervisor blocks them around its forks; one that came in between is delivered now.
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+            for number in (*STOP_SIGNALS, signal.SIGQUIT):
+                if number in TAKEN_EVEN_IF_IGNORED or signal.getsignal(number) is not signal.SIG_IGN:
+                    self._set(number, self._quit if number == signal.SIGQUIT else self._received)
+            for number in UNASKED_SIGNALS:
+                self._set_default(number, self._received_unasked)
+            for number in _IGNORED:
+                self._set_default(number, signal.SIG_IGN)
+            if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+                # Inherited from a parent. The system would reap the processes that handlers start, and `subprocess`
+                # would tell each handler that its process has ended with 0.
+                self._set(signal.SIGCHLD, signal.SIG_DFL)
+            if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
+                faulthandler.register(signal.SIGUSR1, file=2)
+            # A mask is inherited, and a supervisor blocks them around its forks; one that came meanwhile is delivered
+            # now.
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [*HANDLED, signal.SIGUSR1, signal.SIGCHLD])
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if handler is not None:  # None: one that was not set by Python, and cannot be set again
+                signal.signal(number, handler)
+        if self._before:
+            faulthandler.unregister(signal.SIGUSR1)
+
+    def _set(self, number: int, action: Any) -> None:
+        self._before[number] = signal.signal(number, action)
+
+    def _set_default(self, number: int, action: Any) -> None:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            self._set(number, action)
 
     def _received(self, number: int, frame: FrameType | None) -> None:
         now = self._monotonic()
@@ -53,6 +109,18 @@ class StopSignals:
             self._first()
         elif now - self._first_at >= TOGETHER:
             self._second(number)
+
+    def _received_unasked(self, number: int, frame: FrameType | None) -> None:
+        if self._first_at is None:
+            self._unasked = number
+            self._first_at = self._monotonic()
+            self._first()
+
+    def _quit(self, number: int, frame: FrameType | None) -> None:
+        if self._first_at is None:
+            self._first_at = self._monotonic()
+            self._first()
+        self._second(number)
 
 
 def end_now(number: int) -> None:

@@ -72,20 +72,23 @@ def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
     # What a claim under way brings, and what a turn under way takes, has to be known here.
     worker.claim_loop.join(max(grace, SHORT_CLAIM))
     worker.claims.end_reservations(SHORT_CLAIM)
-    while worker.handlers.busy and (left := deadline - time.monotonic()) > 0:
-        worker.wait_for_slot(min(left, 0.5))
+    while worker.handlers.busy and not worker.grace_is_cut and (left := deadline - time.monotonic()) > 0:
+        worker.wait_for_slot(min(left, 0.1))
     unfinished = [delivery for delivery in worker.leases.all() if delivery.settle() is Settlement.FIRST]
     for delivery in unfinished:
         delivery.leave()
     end = deadline + LAST_WORDS
     unwritten = worker.acks.finish(end - time.monotonic())
     farewell = _Farewell(worker, unfinished)
-    farewell.start()
+    try:
+        farewell.start()
+    except RuntimeError:  # no more threads on this machine: it is said here, however long that takes
+        farewell.run()
     farewell.said.wait(max(0.1, end - time.monotonic()))
     worker.lease_loop.stop()
     for loop in worker.loops:
         loop.stop()
-    worker.handlers.close(1.0)
+    worker.handlers.close(0.0 if worker.grace_is_cut else 1.0)
     end = time.monotonic() + 1.0
     for loop in worker.loops:
         loop.join(end - time.monotonic())

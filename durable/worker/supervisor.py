@@ -5,9 +5,7 @@ host has opened in this process is closed before each fork.
 from __future__ import annotations
 
 import os
-import select
 import signal
-import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,13 +13,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
 
-from durable.worker import forking
+from durable.worker import forking, orphans, output
 from durable.worker.health import HealthSocket
 from durable.worker.logs import get_logger
 from durable.worker.modes import Exit, Mode
 from durable.worker.reports import Report, Reporter, State, read
-from durable.worker.signals import STOP_SIGNALS, StopSignals
-from durable.worker.wakeup import Doorbell
+from durable.worker.signals import HANDLED, TOGETHER, StopSignals, end_now
+from durable.worker.wakeup import Doorbell, readable
 
 log = get_logger("durable.worker.supervisor")
 
@@ -31,6 +29,9 @@ SILENT_AFTER = 10.0
 
 LIVED_LONG = 10.0
 """Seconds after which a death is no quick one, and the replacement starts at once."""
+
+HURRIED = 3.0
+"""Seconds after a second signal in which children have to give back what they hold."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 FINAL = frozenset({Exit.CLEAN, Exit.USAGE, Exit.STORE})
@@ -93,12 +94,13 @@ class Supervisor:
         self._doorbell = Doorbell()
         self._stopping: float | None = None
         self._code: Exit = Exit.CLEAN
+        self._hurried: tuple[int, float] | None = None
 
     def run(self) -> int:
         """Supervise until stopped, or in a burst until all children are through."""
         before = signal.signal(signal.SIGCHLD, self._on_child)
         try:
-            with StopSignals(self.stop, second=self._end_now):
+            with StopSignals(self.stop, second=self._hurry) as signals:
                 while not self._is_over():
                     self._keep_up()
                     self._listen()
@@ -109,7 +111,9 @@ class Supervisor:
         finally:
             signal.signal(signal.SIGCHLD, before)
             self._doorbell.close()
-        return max([int(self._code), *(child.code or 0 for child in self._children)])
+        if self._hurried is not None:
+            return 128 + self._hurried[0]
+        return signals.code(max([int(self._code), *(child.code or 0 for child in self._children)]))
 
     def stop(self, code: Exit = Exit.CLEAN) -> None:
         """Ask all children to stop, and stop when they have. Safe in signal handlers."""
@@ -148,16 +152,16 @@ class Supervisor:
     def _fork(self, child: _Child) -> None:
         forking.let_go()
         forking.tell_of_threads()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        output.flush()
         # A signal that comes between the fork and the child's own handlers waits for them.
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:
             inner, outer = os.pipe()
             try:
+                parent = os.getpid()
                 pid = os.fork()
                 if pid == 0:
-                    self._be_child(child, outer)
+                    self._be_child(child, outer, parent)
             except OSError:
                 os.close(inner)
                 raise
@@ -173,9 +177,9 @@ class Supervisor:
             log.error("worker_process_not_forked", number=child.number, error=str(full))
             child.start_at = time.monotonic() + LONGEST_WAIT
         finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
 
-    def _be_child(self, child: _Child, outer: int) -> None:
+    def _be_child(self, child: _Child, outer: int, parent: int) -> None:
         """In the forked process. Never returns: the rest of the parent's program is not the child's."""
         code = 1
         try:
@@ -183,8 +187,10 @@ class Supervisor:
             os.setpgid(0, 0)
             forking.forget()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            for number in STOP_SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
+            for number in HANDLED:
+                if callable(signal.getsignal(number)):  # what `nohup` has ignored stays ignored
+                    signal.signal(number, signal.SIG_DFL)
+            orphans.follow(parent)
             for other in self._children:
                 if other.pipe >= 0:
                     os.close(other.pipe)
@@ -195,14 +201,13 @@ class Supervisor:
         except BaseException:
             log.exception("worker_process_raised", number=child.number)
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            output.flush()
             os._exit(code)
 
     def _listen(self) -> None:
         pipes = {child.pipe: child for child in self._children if child.pipe >= 0}
         listening = [self._health.fileno()] if self._health is not None else []
-        ready, _, _ = select.select([self._doorbell.fileno(), *pipes, *listening], [], [], TICK)
+        ready = readable([self._doorbell.fileno(), *pipes, *listening], TICK)
         self._doorbell.wait(0)
         for end in ready:
             if end in pipes:
@@ -218,12 +223,11 @@ class Supervisor:
             child.was_ready = child.was_ready or child.report.state is State.WELL
 
     def _reap(self) -> None:
+        # All that have ended, not ours alone: as the first process of a container this one gets the orphans.
+        ended = orphans.reap()
         for child in self._children:
-            if not child.pid:
-                continue
-            pid, status = os.waitpid(child.pid, os.WNOHANG)
-            if pid:
-                self._buried(child, os.waitstatus_to_exitcode(status))
+            if child.pid in ended:
+                self._buried(child, ended[child.pid])
 
     def _buried(self, child: _Child, code: int) -> None:
         now = time.monotonic()
@@ -244,7 +248,8 @@ class Supervisor:
 
     def _kill_the_late(self) -> None:
         now = time.monotonic()
-        if self._stopping is not None and now - self._stopping > self._grace + LIVED_LONG:
+        too_late = self._stopping is not None and now - self._stopping > self._grace + LIVED_LONG
+        if too_late or (self._hurried is not None and now - self._hurried[1] > HURRIED):
             self._send(signal.SIGKILL)
         for child in self._children:
             late = child.pid and not child.was_ready and now - child.started_at > self._ready_within
@@ -262,9 +267,16 @@ class Supervisor:
                 with suppress(ProcessLookupError):  # it died, and is about to be reaped
                     os.kill(child.pid, number)
 
-    def _end_now(self, number: int) -> None:
-        self._send(signal.SIGKILL)  # a second SIGTERM could reach them too soon after the first to count
-        os._exit(128 + number)
+    def _hurry(self, number: int) -> None:
+        """A second signal, in its handler: the children give back what they hold; a further one waits for nothing."""
+        now = time.monotonic()
+        if self._hurried is None:
+            self._hurried = (number, now)
+            self._send(signal.SIGQUIT)  # a second SIGTERM could reach them too soon after the first to count
+            self._doorbell.ring()
+        elif now - self._hurried[1] >= TOGETHER:
+            self._send(signal.SIGKILL)
+            end_now(number)
 
     def _on_child(self, number: int, frame: FrameType | None) -> None:
         self._doorbell.ring()

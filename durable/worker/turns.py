@@ -19,6 +19,9 @@ from durable.worker.wakeup import Pace
 
 BATCH = 100
 
+NOTE_AGAIN = 5.0
+"""Seconds until a note is tried again where no place takes one."""
+
 
 class Turns:
     """Takes turns on one thread, which owns the cache of suspended workflows."""
@@ -28,7 +31,7 @@ class Turns:
         *,
         queues: tuple[str, ...] | None,
         cache: Cache,
-        note: Callable[[], Note],
+        note: Callable[[], Note | None],
         staged: Callable[[], None],
         claims: Claims,
         pace: Pace,
@@ -40,6 +43,7 @@ class Turns:
         self._cache = cache
         self._make_note = note
         self._note: Note | None = None
+        self._note_due = 0.0
         self._staged = staged
         self._claims = claims
         self._take = claims.taking()
@@ -60,8 +64,9 @@ class Turns:
         """Take one batch of turns. Answers seconds to rest."""
         if not self._ready():
             return 1.0
-        if self._note is None:
+        if self._note is None and time.monotonic() >= self._note_due:
             self._note = self._make_note()
+            self._note_due = time.monotonic() + NOTE_AGAIN
         taken: Sequence[Claim] = ()
         try:
             report = turn.turn(

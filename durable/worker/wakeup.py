@@ -10,12 +10,23 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Protocol
 
 from django.db import connections
+
+
+def readable(descriptors: Iterable[int], seconds: float) -> set[int]:
+    """Wait until one of the descriptors has something to read, `seconds` at most; returns those that have.
+
+    By `poll`: `select` refuses descriptors above 1023, which a process with many open files gets.
+    """
+    polled = select.poll()
+    for descriptor in descriptors:
+        polled.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in polled.poll(seconds * 1000)}
 
 
 class Wake:
@@ -100,8 +111,7 @@ class Doorbell:
 
     def wait(self, seconds: float) -> None:
         """Wait for a ring, `seconds` at most."""
-        ready, _, _ = select.select([self._inner], [], [], seconds)
-        if ready:
+        if readable([self._inner.fileno()], seconds):
             self._inner.recv(4096)
 
     def close(self) -> None:

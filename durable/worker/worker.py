@@ -32,7 +32,6 @@ from durable.worker.listening import Listener
 from durable.worker.logs import get_logger
 from durable.worker.loops import Loop
 from durable.worker.modes import Exit, Mode, StoreAtStart
-from durable.worker.notes import Note
 from durable.worker.pools import PoolWatch
 from durable.worker.turns import Turns
 from durable.worker.wakeup import Doorbell, ForeignWrites, Pace, Wake
@@ -95,6 +94,7 @@ class Worker:
         self._queues = tuple(queues) or None
         self._doorbell = Doorbell()
         self._exit: Exit | None = None
+        self.grace_is_cut = False
         self._hangs: uuid.UUID | None = None
         self._hang_after = 5 * settings.turn_cpu_for.total_seconds()
         self._pools = PoolWatch()
@@ -103,7 +103,7 @@ class Worker:
     def _assemble(self, concurrency: int) -> None:
         self._claim_wake, self._turn_wake = Wake(), Wake()
         self._freed = Wake()
-        folder = notes.folder_of(self._alias)
+        places = notes.Notes(self._alias)
         self.leases = Leases(lease_for=settings.lease_for, idle=self._claim_wake)
         self.acks = Acks(ended=self._ended)
         self.handlers = Handlers(
@@ -124,7 +124,7 @@ class Worker:
         self.turns = Turns(
             queues=self._queues,
             cache=Cache(settings.cached_workflows),
-            note=lambda: Note(folder),
+            note=places.open,
             staged=self._claim_wake.ring,
             claims=self.claims,
             pace=self._pace(),
@@ -136,7 +136,7 @@ class Worker:
         self.housekeeping = Housekeeping(
             worker=self.name,
             queues=self._queues,
-            folder=folder,
+            count_the_dead=places.count_the_dead,
             ready=self._prepared,
             found=self._found,
             wakes_by=lambda: self.listener.wakes_by.value,
@@ -179,9 +179,7 @@ class Worker:
         if self._at_start is StoreAtStart.REQUIRE and not self._store_answers():
             return Exit.STORE
         log.info("worker_started", worker=self.name, queues=self._queues or "all", mode=self._mode.value)
-        self.acks.start()
-        for loop in self.loops:
-            loop.start()
+        self._start_threads()
         burst = Burst(
             queues=self._queues,
             claims=self.claims,
@@ -207,6 +205,16 @@ class Worker:
         self._doorbell.close()
         return code
 
+    def _start_threads(self) -> None:
+        try:
+            self.acks.start()
+            for loop in self.loops:
+                loop.start()
+        except (RuntimeError, MemoryError) as full:
+            # Half a worker would hold rows that it never finishes. What has begun ends in good order.
+            log.error("no_more_threads", error=str(full), cure="raise `ulimit -u`, pids.max or the memory limit")
+            self.stop(Exit.MACHINE)
+
     def stop(self, code: Exit = Exit.CLEAN) -> None:
         """Ask the worker to stop in good order. From any thread, and from signal handlers. A restart that is under way
         becomes an end when an end is asked for; nothing else is taken back.
@@ -214,6 +222,10 @@ class Worker:
         if self._exit is None or self._exit is Exit.RESTART:
             self._exit = code
         self._doorbell.ring()
+
+    def cut_grace(self) -> None:
+        """Let a stop, the one under way included, wait for no handler. From any thread, and from signal handlers."""
+        self.grace_is_cut = True
 
     def ring(self) -> None:
         """Make the turn and claim loops look now."""

@@ -8,6 +8,7 @@ import random
 import threading
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from durable.conf import settings
 from durable.flow import beat
 from durable.kernel.cache import Cache
 from durable.outcomes import ReconcileReport
-from durable.worker import execute, hygiene, transactional
+from durable.worker import execute, hygiene, notes, transactional
 from durable.worker.acks import Acks
 from durable.worker.claims import Claims
 from durable.worker.delivery import Delivery, Settlement, Start
@@ -102,7 +103,7 @@ class Shift:
         self.housekeeping = Housekeeping(
             worker=name,
             queues=None,
-            folder=folder,
+            count_the_dead=partial(notes.count_the_dead, folder),
             ready=self._ready.set,
             found=self._found,
             wakes_by=lambda: "polling",

@@ -141,7 +141,8 @@ def test_a_second_signal_ends_the_process_now(plant: Plant, runworker: Start, pi
     while process.poll() is None:
         process.send_signal(signal.SIGINT)
     assert code_of(process) == 130
-    assert plant.row(workflow_id).status == OutboxStatus.CLAIMED.value
+    row = plant.row(workflow_id)
+    assert (row.status, row.deliveries) == (OutboxStatus.PENDING.value, 0), "and what it held is given back"
 
 
 def test_grace_over_releases_and_exits_0_with_the_handler_still_running(

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
+import resource
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
 from durable.conf import settings
 from durable.errors import ConfigurationError, KeyInvalid
 from durable.kernel.limits import MAX_QUEUE_LENGTH, MAX_WORKER_NAME_LENGTH
 from durable.kernel.options import check_text
+from durable.worker import forking, orphans, output
 from durable.worker.health import HealthSocket, HealthThread, parse_address
+from durable.worker.hurry import Hurry
 from durable.worker.modes import Exit, Mode, StoreAtStart
 from durable.worker.reload import Code, CodeWatch, start_anew
 from durable.worker.reports import Report, Reporter, State
@@ -24,13 +29,21 @@ from durable.worker.signals import StopSignals
 from durable.worker.supervisor import Supervisor
 from durable.worker.worker import Worker
 
-REPORT_EVERY = 1.0
+SMALLEST_STACK = 2**20
+"""Bytes of stack that each thread gets at least. Threads take the limit of the process (`ulimit -s`), and with a few
+kilobytes a deep call ends the process."""
 
 
 class Command(BaseCommand):
     """Parse, run a worker or a supervisor, exit with its code."""
 
     help = "Run turns and activities until stopped. Exits 0 clean, 2 for wrong usage, 3 when the store was not reached."
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        output.make_sure()  # before Django takes hold of the streams
+        super().__init__(*args, **options)
+        self.stderr = _Patient(options.get("stderr") or sys.stderr)
+        self.stderr.style_func = self.style.ERROR
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="may be repeated; none: all")
@@ -51,6 +64,12 @@ class Command(BaseCommand):
                 check_text("--queue", queue, MAX_QUEUE_LENGTH)
             if options["name"]:
                 check_text("--name", options["name"], MAX_WORKER_NAME_LENGTH)
+            if _owns_process():
+                _prepare_process()
+                if options["processes"] is None and orphans.adopts_orphans():
+                    code_of_child = _as_first_process()
+                    if code_of_child is not None:
+                        _leave(code_of_child, flush_logs=True)
             health = HealthSocket(*parse_address(options["health"])) if options["health"] else None
             run = _one if options["processes"] is None else _many
             code = run(options, health)
@@ -58,6 +77,7 @@ class Command(BaseCommand):
             raise CommandError(str(wrong), returncode=Exit.USAGE) from wrong
         if code == Exit.RESTART:
             start_anew()
+        output.give_up()
         if code != Exit.CLEAN:
             sys.exit(code)
 
@@ -73,10 +93,17 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
             worker.stop(Exit.RESTART)
 
     worker = _worker(options, name=options["name"], on_tick=tick)
-    answering = HealthThread(health, worker.complaints) if health is not None else None
     try:
-        with StopSignals(worker.stop):
-            code = worker.run()
+        answering = HealthThread(health, worker.complaints) if health is not None else None
+    except RuntimeError as full:
+        told = (
+            f"This machine gives the worker no threads ({full}). Raise `ulimit -u` or the pids limit of the container."
+        )
+        raise CommandError(told, returncode=Exit.MACHINE) from full
+    try:
+        hurry = Hurry(worker.cut_grace)
+        with StopSignals(worker.stop, second=hurry) as signals:
+            code = hurry.end(signals.code(worker.run()))
     finally:
         shown.end()
         if answering is not None:
@@ -84,11 +111,7 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
     if code != Exit.RESTART and (worker.has_handlers_running or not worker.is_heard) and _owns_process():
         # Python waits at its end for threads that asgiref made; a handler that never returns would hold it for ever.
         # So would a log handler that never returns: whoever flushes it waits for its lock.
-        if worker.is_heard:
-            logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        _leave(code, flush_logs=worker.is_heard)
     return code
 
 
@@ -106,8 +129,9 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
 
         name = f"{options['name']}-{number}" if options["name"] else ""
         worker = _worker(options, name=name, on_tick=tick)
-        with StopSignals(worker.stop):
-            return worker.run()
+        hurry = Hurry(worker.cut_grace)
+        with StopSignals(worker.stop, second=hurry) as signals:
+            return hurry.end(signals.code(worker.run()))
 
     shown = _Progress()
     watch = CodeWatch() if options["reload"] else None
@@ -153,8 +177,50 @@ def _tally(worker: Worker) -> str:
     return f"{worker.handlers.busy} running, {tally.done} done, {tally.failed} failed, {tally.retried} tried again"
 
 
+def _prepare_process() -> None:
+    """What a worker needs of a process that is its own."""
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=2)  # a crash in a driver or in an extension says in which line of which thread
+    soft, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    if threading.stack_size() == 0 and 0 <= soft < SMALLEST_STACK:
+        threading.stack_size(SMALLEST_STACK)
+
+
+def _as_first_process() -> int | None:
+    """In the first process of a container: run the worker in a child. None in that child."""
+    forking.let_go()
+    forking.tell_of_threads()
+    output.flush()
+    try:
+        code = orphans.watch_over()
+    except OSError as full:
+        told = (
+            f"This machine gives the worker no process ({full}). Raise `ulimit -u` or the pids limit of the container."
+        )
+        raise CommandError(told, returncode=Exit.MACHINE) from full
+    if code is None:
+        forking.forget()
+    return code
+
+
+def _leave(code: int, *, flush_logs: bool) -> NoReturn:
+    """End this process without waiting for threads."""
+    if flush_logs:
+        logging.shutdown()
+    output.flush()
+    os._exit(code)
+
+
 def _owns_process() -> bool:
     return threading.current_thread() is threading.main_thread() and Path(sys.argv[0]).name != "pytest"
+
+
+class _Patient(OutputWrapper):
+    """Standard error for the warnings of checks, which must not end a worker where nobody takes them."""
+
+    def write(self, *args: Any, **options: Any) -> None:  # type: ignore[override] # as Django's own, which is no stream
+        with suppress(OSError):
+            super().write(*args, **options)
 
 
 class _Progress:
@@ -171,11 +237,18 @@ class _Progress:
         if complaints:
             line = f"{line} ({complaints[0]})"
         if line != self._last:
-            sys.stderr.write(f"\r\x1b[2K{line[:118]}")
-            sys.stderr.flush()
             self._last = line
+            self._write(f"\r\x1b[2K{line[:118]}")
 
     def end(self) -> None:
         """Leave the line behind."""
         if self._last:
-            sys.stderr.write("\n")
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):  # the terminal has been closed; the worker goes on, or stops by SIGHUP
+            self._terminal = False
+            self._last = ""

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import math
 import os
+import subprocess
+import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -266,6 +268,46 @@ def die(marker: str) -> None:
     with Path(marker).open("a") as file:
         file.write(f"{os.getpid()}\n")
     os._exit(1)
+
+
+@activity(name="plant.limited", start_to_close=timedelta(minutes=10))
+def limited(label: str) -> str:
+    """Do nothing within ten minutes."""
+    return label
+
+
+@activity(name="plant.deep")
+def deep(calls: int) -> int:
+    """Go that many calls deep, each through C."""
+    return 0 if not calls else 1 + max(map(deep_down, [calls - 1]))
+
+
+def deep_down(calls: int) -> int:
+    """One call further down."""
+    return 0 if not calls else 1 + max(map(deep_down, [calls - 1]))
+
+
+@activity(name="plant.exit_code")
+def exit_code(code: int) -> int:
+    """Answer what a process of the handler's own has ended with."""
+    return subprocess.run(["/bin/sh", "-c", f"exit {code}"], check=False).returncode
+
+
+@activity(name="plant.orphan")
+def orphan(pipe: str) -> int:
+    """Leave a process behind whose parent has ended. It waits at a named pipe. Answers its id."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", '(read word < "$1") >/dev/null 2>&1 & echo $!', "sh", pipe], capture_output=True, check=True
+    )
+    return int(done.stdout)
+
+
+@activity(name="plant.say")
+def say(text: str) -> str:
+    """Print to both streams."""
+    sys.stdout.write(text)
+    sys.stderr.write(text)
+    return text
 
 
 @activity(name="plant.hold_pipe")

@@ -1,0 +1,53 @@
+"""Standard output and error of a process, which may be closed, full, without a reader, or no UTF-8."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from io import TextIOWrapper
+
+
+def make_sure() -> None:
+    """Open what the parent has closed, and write escapes for characters that the encoding does not have.
+
+    A closed descriptor goes to whatever is opened next: a line for stderr would land in a database connection.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if type(stream) is TextIOWrapper:  # not what a test has put there
+            stream.reconfigure(errors="backslashreplace")
+
+
+def flush() -> None:
+    """Write out what is buffered, as far as somebody takes it."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def give_up() -> None:
+    """Write out what is buffered, and drop what cannot be written.
+
+    At its end Python would try once more, fail, and exit with 120, whatever the program's own exit code is.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            with suppress(OSError, ValueError, AttributeError):
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, stream.fileno())
+                os.close(null)
+                stream.flush()
