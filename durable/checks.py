@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -163,12 +164,13 @@ def _judge_sqlite(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
                 id="durable.W001",
             )
         )
-    mode = str(options.get("init_command") or "").lower().replace(" ", "")
-    if "journal_mode=wal" not in mode and not _in_memory(connection):
+    commands = str(options.get("init_command") or "")
+    modes = _MODES.findall(commands)
+    if (not modes or modes[-1].lower() != "wal") and not _in_memory(connection):
         found.append(
             Warning(
                 f"The SQLite database {alias!r} does not use write-ahead logging: readers and writers stop each other.",
-                hint=f"Set DATABASES[{alias!r}]['OPTIONS']['init_command'] = 'PRAGMA journal_mode=WAL'.",
+                hint=f"Set DATABASES[{alias!r}]['OPTIONS']['init_command'] = {_with_wal(commands)!r}.",
                 id="durable.W002",
             )
         )
@@ -181,6 +183,14 @@ def _judge_sqlite(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
             )
         )
     return found
+
+
+_MODES = re.compile(r"\bjournal_mode\s*[=(]\s*['\"]?(\w+)", re.IGNORECASE)
+
+
+def _with_wal(commands: str) -> str:
+    """What the host has there, and ours behind it."""
+    return "; ".join([*filter(None, [commands.strip().rstrip("; ")]), "PRAGMA journal_mode=WAL"])
 
 
 def _in_memory(connection: BaseDatabaseWrapper) -> bool:

@@ -202,10 +202,13 @@ def test_an_old_sqlite_is_refused(monkeypatch):
         ({"transaction_mode": "exclusive"}, []),
         ({"init_command": ""}, ["durable.W002"]),
         ({"init_command": "PRAGMA synchronous=NORMAL; PRAGMA journal_mode = wal;"}, []),
+        ({"init_command": "PRAGMA journal_mode('WAL')"}, []),
+        ({"init_command": "PRAGMA journal_mode=WAL; PRAGMA journal_mode=DELETE"}, ["durable.W002"]),
+        ({"init_command": "PRAGMA cache_size=-1000; PRAGMA foreign_keys=OFF;"}, ["durable.W002"]),
         ({"timeout": 1}, ["durable.W003"]),
         ({"timeout": 5}, []),
     ],
-    ids=range(7),
+    ids=range(10),
 )
 def test_options_that_make_locked_errors_likely_are_warned_about(options, change, found):
     """BUGLOG Q3."""
@@ -213,6 +216,24 @@ def test_options_that_make_locked_errors_likely_are_warned_about(options, change
     messages = checks.check_alias(None)
     assert ids(messages) == found
     assert all("DATABASES['default']['OPTIONS']" in str(message.hint) for message in messages)
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("own", "wanted"),
+    [
+        ("", "PRAGMA journal_mode=WAL"),
+        (None, "PRAGMA journal_mode=WAL"),
+        ("PRAGMA cache_size=-1000", "PRAGMA cache_size=-1000; PRAGMA journal_mode=WAL"),
+        ("PRAGMA cache_size=-1000; ", "PRAGMA cache_size=-1000; PRAGMA journal_mode=WAL"),
+    ],
+)
+def test_the_hint_about_write_ahead_logging_keeps_what_the_host_has_there(options, own, wanted):
+    options["init_command"] = own
+    [message] = checks.check_alias(None)
+    assert message.hint == f"Set DATABASES['default']['OPTIONS']['init_command'] = {wanted!r}."
+    options["init_command"] = wanted
+    assert checks.check_alias(None) == []
 
 
 @on_sqlite

@@ -237,7 +237,7 @@ _PUBLIC = {
 def _advice(shown: str, target: Any, node: ast.expr, names: dict[str, Any]) -> str:
     if isinstance(target, ActivityDefinition):
         return f"Use `await {target.fn.__name__}.execute(...)`: a plain call runs again at every replay."
-    if isinstance(node, ast.Attribute) and _of_model(node, names):
+    if isinstance(node, ast.Attribute) and (_of_model(node, names) or _of_manager(node, target)):
         return "Database rows change between replays. " + _EFFECT
     for name in (shown, _dotted(target)):
         parts = name.split(".")
@@ -246,6 +246,47 @@ def _advice(shown: str, target: Any, node: ast.expr, names: dict[str, Any]) -> s
             if advice is not None:
                 return advice
     return ""
+
+
+MANAGERS = frozenset({"objects", "_default_manager", "_base_manager"})
+"""Names under which Django's models have their managers."""
+
+_GIVE_MODELS = frozenset({"get_model", "get_registered_model", "get_user_model", "model_class"})
+
+ASYNC_ORM = frozenset(
+    """
+    aadd aaggregate abulk_create abulk_update aclear acontains acount acreate adelete aearliest aexists aexplain afirst
+    aget aget_or_create ain_bulk aiterator alast alatest arefresh_from_db aremove asave aset aupdate aupdate_or_create
+    """.split()  # noqa: SIM905 - six lines of quotes say no more
+)
+"""Methods that only rows, their managers and queries have."""
+
+
+def _of_manager(node: ast.Attribute, target: Any) -> bool:
+    """Whether it asks the database by its looks, however the model was reached: by a variable, or by its name as text.
+    What is known to be a function or class of the project's is what it is.
+    """
+    if target is not None:
+        return False
+    if node.attr in ASYNC_ORM:
+        return True
+    inner: ast.expr = node.value
+    while isinstance(inner, ast.Attribute | ast.Call):
+        if isinstance(inner, ast.Attribute) and inner.attr in MANAGERS and _is_model_by_looks(inner):
+            return True
+        inner = inner.value if isinstance(inner, ast.Attribute) else inner.func
+    return False
+
+
+def _is_model_by_looks(manager: ast.Attribute) -> bool:
+    """`get_model(...).objects` and `Order.objects` of a variable, and not the `objects` of somebody's data."""
+    owner = manager.value
+    if isinstance(owner, ast.Call):
+        called = owner.func
+        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        return name in _GIVE_MODELS
+    name = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+    return manager.attr != "objects" or name[:1].isupper()
 
 
 def _of_model(node: ast.expr, names: dict[str, Any]) -> bool:

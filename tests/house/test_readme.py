@@ -96,6 +96,35 @@ def test_the_quick_start_works_word_for_word(foreign_project: ForeignProject) ->
     assert answer.strip().endswith("R-42 approved by Ada")
 
 
+@pytest.mark.parametrize("own", ["PRAGMA cache_size=-4321", "PRAGMA cache_size=-4321;", None])
+def test_the_settings_of_the_quick_start_keep_what_the_host_has(
+    foreign_project: ForeignProject, own: str | None
+) -> None:
+    """A project that lists its apps in a tuple, and has options for its database already."""
+    foreign_project.append(
+        "mysite/settings.py",
+        f"INSTALLED_APPS = tuple(INSTALLED_APPS)\n"
+        f"if DATABASES['default']['ENGINE'].endswith('sqlite3'):\n"
+        f"    DATABASES['default']['OPTIONS'] = {{'init_command': {own!r}, 'timeout': 33}}\n",
+    )
+    for language, text in blocks():
+        if language == "python" and (named := NAMED.fullmatch(text)):
+            foreign_project.append(named[1], named[2])
+    said = foreign_project.run("manage.py", "check", "--fail-level", "WARNING", "--database", "default")
+    assert "no issues" in said
+    if connection.vendor == "sqlite":
+        asked = "".join(
+            f"c.execute('PRAGMA {name}'); print('{name}', c.fetchone()[0])\n"
+            for name in ("cache_size", "journal_mode", "busy_timeout")
+        )
+        told = foreign_project.run(
+            "manage.py", "shell", stdin=f"from django.db import connection\nc = connection.cursor()\n{asked}"
+        )
+        assert "journal_mode wal" in told
+        assert "busy_timeout 33000" in told
+        assert ("cache_size -4321" in told) is (own is not None)
+
+
 def follow(project: ForeignProject, line: str) -> str:
     """Do what a line of the README's shell blocks says. Installing is what this environment already did."""
     if line.startswith("pip install"):

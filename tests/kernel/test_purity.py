@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import inspect
 import random
 import threading
 import time
@@ -18,13 +19,19 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.apps import apps
+from django.apps.registry import apps as registered
+from django.contrib.auth import get_user_model
 from django.contrib.auth.models import User
+from django.contrib.contenttypes.models import ContentType
+from django.db.models import Manager, Model, QuerySet
 from django.utils import timezone
 
 from durable.kernel import purity
 from durable.kernel.definitions import activity
 
 findings: Any = purity.findings
+get_model = registered.get_model
 
 
 async def clock():
@@ -110,6 +117,73 @@ def helper_with_a_clock():
 
 async def uses_a_helper():
     return helper_with_a_clock()
+
+
+async def by_name_as_text():
+    return await get_model("auth.User").objects.aget(pk=1)
+
+
+async def by_the_registry():
+    return apps.get_model("auth", "User").objects.filter(pk=1).count()
+
+
+async def by_a_variable():
+    Model = apps.get_model("auth", "User")
+    return Model.objects.get(pk=1)
+
+
+async def by_another_manager(model):
+    return await model._default_manager.afirst()
+
+
+async def by_a_query(rows):
+    return await rows.acount()
+
+
+async def by_a_row(row):
+    await row.arefresh_from_db()
+    await row.items.aadd(1)
+
+
+async def by_the_user_model():
+    return get_user_model().objects.first()
+
+
+async def data_of_the_same_names(data):
+    data.objects.append(1)
+    found = data.objects.get("a")
+    return found, data.result().objects.values(), await data.execute()
+
+
+REACHED = {
+    by_name_as_text: ["get_model('auth.User').objects.aget(...)"],
+    by_the_registry: ["apps.get_model('auth', 'User').objects.filter(...)"],
+    by_a_variable: ["Model.objects.get(...)"],
+    by_another_manager: ["model._default_manager.afirst(...)"],
+    by_a_query: ["rows.acount(...)"],
+    by_a_row: ["row.arefresh_from_db(...)", "row.items.aadd(...)"],
+    by_the_user_model: ["get_user_model().objects.first(...)"],
+    data_of_the_same_names: [],
+}
+
+
+@pytest.mark.parametrize("fn", REACHED, ids=lambda fn: fn.__name__)
+def test_a_query_is_found_however_the_model_was_reached(fn):
+    found = findings(fn)
+    assert [finding.call for finding in found] == REACHED[fn]
+    assert all("activity" in finding.advice for finding in found)
+
+
+def test_every_async_method_of_the_orm_is_known():
+    of_rows = {Model, QuerySet, Manager, User(pk=1).groups.__class__, ContentType(pk=1).permission_set.__class__}
+    own = {
+        name
+        for kind in of_rows
+        for name in dir(kind)
+        if name.startswith("a") and inspect.iscoroutinefunction(getattr(kind, name, None))
+    }
+    assert own - {"aget_by_natural_key"} <= purity.ASYNC_ORM  # that one is of auth
+    assert {"aget", "aadd", "asave", "abulk_create"} <= own
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.utils.translation import gettext_lazy, override
 
+from durable import get_workflow
 from durable.kernel.events import EventType
 from durable.kernel.registry import registry
 from durable.models import Message, Workflow
@@ -242,3 +244,13 @@ def test_what_an_overrun_handler_says_later_is_dropped(plant: Plant, door: Calla
     found = plant.look(workflow_id)
     assert (found.status, found.failure.type) == (WorkflowStatus.FAILED, "TimeoutError")
     assert "start_to_close" in found.failure.message
+
+
+def test_lazy_texts_go_in_come_out_and_are_sent_as_texts(plant: Plant) -> None:
+    said = plant.enqueue(activities.speak, gettext_lazy("Maybe"))
+    journey = plant.start(workflows.journey, gettext_lazy("Yes"))
+    with override("de"):
+        get_workflow(journey).signal("go", gettext_lazy("Yes"))
+    plant.burst()
+    assert plant.look(said).result == '["Maybe","Yes","No"]'
+    assert plant.labels()[-1] == "Yes Ja"

@@ -13,6 +13,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from django.utils.translation import gettext_lazy
+
 import durable
 from durable import Retry, activity
 from tests.ledger.models import Entry
@@ -344,3 +346,10 @@ async def end_the_loop(how: str) -> None:
         asyncio.get_running_loop().stop()
     else:
         await asyncio.create_task(leave_it())
+
+
+@activity(name="plant.speak")
+def speak(text: str) -> list[str]:
+    """Beat with, and return, what is translated when it is read."""
+    durable.activity_info().heartbeat({"said": gettext_lazy("Yes")})
+    return [text, str(durable.activity_info().last_heartbeat["said"]), gettext_lazy("No")]
