@@ -274,10 +274,13 @@ class CancelAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CancelOutcome:
-    """`answer`, and the workflow's status where there is one."""
+    """`answer`, and the workflow's status where there is one. `single` says that a single activity was asked: its
+    handler, if it runs, sees that when it looks next. It is no part of equality.
+    """
 
     answer: CancelAnswer
     status: WorkflowStatus | None = None
+    single: bool = field(default=False, compare=False)
 
 
 class WorkflowState(StrEnum):

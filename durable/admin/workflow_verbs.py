@@ -71,7 +71,9 @@ class _Misfit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb. `reason` is required, optional or none; `impossible` says why it can not be done to a workflow now."""
+    """One verb. `reason` is required, optional or none; `impossible` says why it can not be done to a workflow now.
+    `of_single` are title and explanation where the workflow is a single activity and those of workflows are not true.
+    """
 
     name: str
     permission: str
@@ -82,6 +84,11 @@ class Verb:
     impossible: Callable[[Any], str]
     carry_out: Callable[[Sent], Said]
     tone: str = ""
+    of_single: tuple[Any, Any] | None = None
+
+    def words(self, workflow: Any) -> tuple[Any, Any]:
+        """Title and explanation for this workflow."""
+        return self.of_single if workflow.single and self.of_single is not None else (self.title, self.explained)
 
     def allowed(self, request: HttpRequest) -> bool:
         """Whether this user may do it."""
@@ -118,7 +125,11 @@ def _cancel(sent: Sent) -> Said:
         case CancelAnswer.DONE:
             return Said(messages.SUCCESS, _("It is cancelled."), "Cancelled")
         case CancelAnswer.ASKED:
-            text = _("The workflow was asked to cancel. It sees that at its next step, and may clean up first.")
+            text = (
+                _("The activity was asked to stop. Its handler sees that when it looks next, or goes on to its end.")
+                if outcome.single
+                else _("The workflow was asked to cancel. It sees that at its next step, and may clean up first.")
+            )
             return Said(messages.SUCCESS, text, "Cancel asked")
         case CancelAnswer.ALREADY_OVER:
             status = "" if outcome.status is None else wording.workflow_status_word(outcome.status).lower()
@@ -220,6 +231,13 @@ VERBS: Mapping[str, Verb] = {
             impossible=_ended,
             carry_out=_cancel,
             tone="danger",
+            of_single=(
+                gettext_lazy("Cancel the activity"),
+                gettext_lazy(
+                    "While it waits, it ends at once. A handler that runs is told, and sees it when it looks next; one "
+                    "that never looks goes on to its end."
+                ),
+            ),
         ),
         Verb(
             name="terminate",
@@ -333,8 +351,11 @@ def _problem(verb: Verb, sent: Sent) -> str:
 def _page(
     request: HttpRequest, room: Room, verb: Verb, workflow: Any, request_id: str, *, problem: str = ""
 ) -> HttpResponse:
+    title, explained = verb.words(workflow)
     context = {
         "verb": verb,
+        "verb_title": title,
+        "verb_explained": explained,
         "workflow": workflow,
         "badge": wording.workflow_status(workflow.status, blocked_reason=workflow.blocked_reason),
         "refused": verb.impossible(workflow),
@@ -344,4 +365,4 @@ def _page(
         "sent": request.POST,
         "longest_reason": LONGEST_REASON,
     }
-    return room.answer(request, "durable/admin/verb.html", str(verb.title), context)
+    return room.answer(request, "durable/admin/verb.html", str(title), context)

@@ -51,13 +51,13 @@ def _cancel_single(
 ) -> CancelOutcome:
     workflow: LockedWorkflow = workflows.lock(connection, [workflow_id])[workflow_id]
     if not workflow.is_live:
-        return CancelOutcome(CancelAnswer.ALREADY_OVER, workflow.status)
+        return CancelOutcome(CancelAnswer.ALREADY_OVER, workflow.status, single=True)
     rows = outbox.lock_open_of(connection, [workflow_id])
     out = [row.id for row in rows.values() if row.status is OutboxStatus.CLAIMED]
     if out:
         work_items.lock_of_rows(connection, out)
         work_items.ask_to_cancel(connection, out)
-        return CancelOutcome(CancelAnswer.ASKED, workflow.status)
+        return CancelOutcome(CancelAnswer.ASKED, workflow.status, single=True)
     closing.end(
         connection,
         workflow,
@@ -66,4 +66,4 @@ def _cancel_single(
         at=clock.database_now(connection),
         data={"reason": reason, "actor": actor_text},
     )
-    return CancelOutcome(CancelAnswer.DONE, WorkflowStatus.CANCELLED)
+    return CancelOutcome(CancelAnswer.DONE, WorkflowStatus.CANCELLED, single=True)

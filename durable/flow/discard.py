@@ -9,7 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.errors import AlreadyJudged, OptionInvalid, RedriveRefused, RowNotFound, TransactionOpen
 from durable.flow import transaction
-from durable.flow.steps import closing, reasons, reporting, selecting
+from durable.flow.steps import actors, closing, reasons, reporting, selecting
 from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel import wire
@@ -131,6 +131,7 @@ def discard_many(
     before anything is read.
     """
     _check(reason, then)
+    actors.identify(actor)
     try:
         transaction.demand_none()
     except TransactionOpen as refusal:

@@ -13,7 +13,9 @@ from durable import clock
 from durable.conf import settings
 from durable.errors import WorkflowNotFound
 from durable.flow import transaction
+from durable.flow.steps import selecting
 from durable.kernel.events import Event
+from durable.kernel.options import check_storable
 from durable.outcomes import DeadLetterFilter, Snapshot, WakesBy, WorkflowStatus
 from durable.store import history as histories
 from durable.store import reads, redrives
@@ -66,8 +68,11 @@ def listing(
     limit: int = 50,
 ) -> list[Snapshot]:
     """The latest workflows that match, newest first, without results and failures. `blocked="only"` for blocked
-    ones.
+    ones. Raises `OptionInvalid` for text that no database takes.
     """
+    for name, value in (("type", workflow_type), ("key", key)):
+        if value is not None:
+            check_storable(name, value)
     return transaction.reading(
         partial(
             reads.listing,
@@ -206,7 +211,10 @@ def dead_letters(workflow_id: uuid.UUID) -> list[OutboxRow]:
 def dead_letters_matching(
     wanted: DeadLetterFilter, *, limit: int, after: tuple[datetime, int] | None = None
 ) -> list[OutboxRow]:
-    """At most `limit` of the dead letters that match, oldest first, behind a (dead-lettered at, id)."""
+    """At most `limit` of the dead letters that match, oldest first, behind a (dead-lettered at, id). Raises
+    `OptionInvalid` for a filter that can not be meant.
+    """
+    selecting.check(wanted)
     return transaction.reading(partial(redrives.dead_letters, wanted=wanted, limit=limit, after=after))
 
 

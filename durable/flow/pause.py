@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from durable.flow import transaction
-from durable.flow.steps import pausing, reasons
+from durable.flow.steps import actors, pausing, reasons
 from durable.logs import get_logger
 from durable.outcomes import WorkflowState
 
@@ -21,6 +21,7 @@ def pause(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wor
     can not be stored, and `TransactionOpen` inside a transaction of the caller's.
     """
     reasons.check(reason)
+    actors.identify(actor)
     state = transaction.own(lambda connection: pausing.pause(connection, workflow_id, actor=actor, reason=reason))
     logger.info("workflow.paused", workflow=str(workflow_id), reason=reason, actor=str(actor or ""))
     return state

@@ -21,7 +21,7 @@ from durable.errors import (
     TransactionOpen,
 )
 from durable.flow import transaction
-from durable.flow.steps import budgets, reasons, reporting, selecting
+from durable.flow.steps import actors, budgets, reasons, reporting, selecting
 from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel.events import EventType
@@ -152,9 +152,11 @@ def redrive_many(
     (None: `REDRIVE_PER_SECOND`), the first at once. When the store can not be reached the rest is not tried: each of
     them answers `StoreUnavailable`, which is raised if not even the rows that are meant can be read. Under one
     `request` each row is redriven once: again answers `AlreadyDone`. Inside a transaction of the caller's it raises
-    `TransactionOpen` once, before anything is read: that says nothing about any row.
+    `TransactionOpen` once, before anything is read: that says nothing about any row. Raises `OptionInvalid` for a
+    filter, a reason or an actor that no database takes.
     """
     _check(mode, reason)
+    actors.identify(actor)
     rate = settings.redrive_per_second if per_second is None else per_second
     if rate is not None and not rate > 0:
         raise OptionInvalid("per_second", per_second, "a number above zero")

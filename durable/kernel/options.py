@@ -110,6 +110,12 @@ def check_text(what: str, value: Any, limit: int) -> None:
         raise KeyInvalid(what, value, "it holds a NUL character or a lone surrogate, which no database takes")
 
 
+def check_storable(name: str, value: Any) -> None:
+    """Refuse what no database takes as text: raises `OptionInvalid`."""
+    if not isinstance(value, str) or "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise OptionInvalid(name, value, "text without NUL characters and lone surrogates")
+
+
 def check_span(name: str, value: Any) -> None:
     """Refuse what is no positive span, or no calendar can hold: raises `OptionInvalid`."""
     if value is not None and (not isinstance(value, timedelta) or not timedelta() < value <= MAX_SPAN):

@@ -102,6 +102,20 @@ def test_cancel_of_a_single_activity_that_nobody_has_is_done_at_once(root: Clien
     assert told(root, "cancel", workflow) == "It is cancelled."
 
 
+def test_cancel_of_a_single_activity_that_runs_promises_what_its_handler_can_see(
+    root: Client, workflow: Workflow
+) -> None:
+    Workflow.objects.update(single=True)
+    factories.WorkItemFactory(outbox_row__workflow=workflow)
+    page = root.get(reverse("admin:durable_workflow_cancel", args=[workflow.pk])).text
+    assert "Cancel the activity" in page
+    assert "A handler that runs is told" in page
+    assert "clean up before it ends" not in page
+    assert told(root, "cancel", workflow) == (
+        "The activity was asked to stop. Its handler sees that when it looks next, or goes on to its end."
+    )
+
+
 def test_a_signal_carries_json(root: Client, workflow: Workflow) -> None:
     text = told(root, "signal", workflow, signal="approval", payload='{"ok": true}')
     assert text == "The signal “approval” was accepted. The workflow takes it at its next step."

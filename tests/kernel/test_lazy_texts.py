@@ -32,7 +32,7 @@ class Sent(TypedDict):
     label: str
 
 
-LAZY = {
+LAZY: dict[str, tuple[Any, str]] = {
     "gettext": (lambda: gettext_lazy("Yes"), "Yes"),
     "pgettext": (lambda: pgettext_lazy("context", "Yes"), "Yes"),
     "format": (lambda: format_lazy("{}!", gettext_lazy("Yes")), "Yes!"),

@@ -179,6 +179,18 @@ def test_cancel_says_what_it_did_and_refuses_what_is_over(shop: dict[str, Any]) 
     assert (over.code, over.out.strip()) == (1, "Already over: it is cancelled.")
 
 
+def test_cancel_of_a_single_activity_says_what_is_true_of_one(shop: dict[str, Any]) -> None:
+    waits = factories.OutboxRowFactory(workflow__single=True)
+    factories.history_of(waits.workflow, length=1)
+    done = Ran("cancel", str(waits.workflow_id))
+    assert (done.code, done.out.strip()) == (0, "Cancelled: it had not begun, and will not.")
+    runs = factories.WorkItemFactory(outbox_row__workflow__single=True)
+    factories.history_of(runs.workflow, length=1)
+    asked = Ran("cancel", str(runs.workflow_id))
+    assert asked.code == 0
+    assert asked.out.startswith("Asked: the handler that runs sees it when it looks next")
+
+
 def test_terminate_ends_a_workflow_with_reason_and_actor_once(shop: dict[str, Any]) -> None:
     workflow = started()
     ran = Ran("terminate", str(workflow.pk), "--reason", "stuck", "--actor", "anna", "--json")

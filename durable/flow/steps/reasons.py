@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from durable.errors import OptionInvalid
+from durable.kernel.options import check_storable
 
 
 def check(reason: str) -> None:
     """Raise `OptionInvalid` for what is no text, or text that no database takes."""
-    if not isinstance(reason, str) or "\0" in reason or any("\ud800" <= char <= "\udfff" for char in reason):
-        raise OptionInvalid("reason", reason, "text without NUL characters and lone surrogates")
+    check_storable("reason", reason)
 
 
 def demand(reason: str, *, of: str) -> None:

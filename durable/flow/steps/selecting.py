@@ -13,8 +13,9 @@ from django.db import Error as DjangoDatabaseError
 from django.db import InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.errors import NotDeadLettered, RedriveRefused, StoreUnavailable
-from durable.outcomes import DeadLetterFilter
+from durable.errors import NotDeadLettered, OptionInvalid, RedriveRefused, StoreUnavailable
+from durable.kernel.options import check_storable
+from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter
 from durable.store import redrives
 
 if TYPE_CHECKING:
@@ -41,13 +42,35 @@ class Place:
     lease: int | None
 
 
+def check(wanted: DeadLetterFilter) -> None:
+    """Raise `OptionInvalid` for a filter that no database can be asked: it would look like trouble with the store."""
+    for name in ("workflow_type", "activity", "queue"):
+        value = getattr(wanted, name)
+        if value is not None:
+            check_storable(name, value)
+    for workflow_id in (wanted.workflow_id, *(wanted.workflow_ids or ())):
+        if workflow_id is not None and not _is_id(workflow_id):
+            raise OptionInvalid("workflow_id", workflow_id, "a UUID, or the text of one")
+    if wanted.cause is not None and wanted.cause not in [cause.value for cause in Cause]:
+        raise OptionInvalid("cause", wanted.cause, f"one of {', '.join(OF_DEAD_LETTERS)}")
+
+
+def _is_id(value: object) -> bool:
+    try:
+        return isinstance(value, uuid.UUID) or bool(uuid.UUID(str(value)))
+    except ValueError:
+        return False
+
+
 def places(rows_or_filter: RowsOrFilter, read: Read, *, limit: int | None = None) -> list[Place]:
     """The dead letters that are meant, oldest first for a filter; at most `limit`.
 
     All of them are known before the first is changed: what fails anew meanwhile is not among them, and a store that
-    goes away in the middle hides none. Raises `StoreUnavailable` when they can not be read, `ValueError` for an id
-    that is none.
+    goes away in the middle hides none. Raises `StoreUnavailable` when they can not be read, `OptionInvalid` for a
+    filter that can not be meant, `ValueError` for an id that is none.
     """
+    if isinstance(rows_or_filter, DeadLetterFilter):
+        check(rows_or_filter)
     try:
         if isinstance(rows_or_filter, DeadLetterFilter):
             found = read(partial(redrives.places, wanted=rows_or_filter, limit=limit))

@@ -14,11 +14,14 @@ from durable.management.verbs.answer import Answer, Exit, Verb, workflow_id
 from durable.outcomes import CancelAnswer
 
 _WORDS = {
-    CancelAnswer.DONE: "Cancelled.",
+    CancelAnswer.DONE: "Cancelled: it had not begun, and will not.",
     CancelAnswer.ASKED: "Asked: the workflow sees it at its next turn, and may clean up first.",
     CancelAnswer.ALREADY_OVER: "Already over.",
     CancelAnswer.NOT_FOUND: "There is no such workflow.",
 }
+
+
+_SINGLE_ASKED = "Asked: the handler that runs sees it when it looks next; one that never looks goes on to its end."
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -33,7 +36,7 @@ def _run(options: dict[str, Any]) -> Answer:
         check_text("reason", options["reason"], MAX_REASON_LENGTH)
     _, actor_text = actors.identify(options["actor"] or None)
     outcome = cancel(found, reason=options["reason"], actor_text=actor_text)
-    words = _WORDS[outcome.answer]
+    words = _SINGLE_ASKED if outcome.single and outcome.answer is CancelAnswer.ASKED else _WORDS[outcome.answer]
     if outcome.answer is CancelAnswer.ALREADY_OVER and outcome.status is not None:
         words = f"Already over: it is {outcome.status.value}."
     data = {

@@ -349,7 +349,7 @@ async def end_the_loop(how: str) -> None:
 
 
 @activity(name="plant.speak")
-def speak(text: str) -> list[str]:
+def speak(text: str) -> list[Any]:
     """Beat with, and return, what is translated when it is read."""
     durable.activity_info().heartbeat({"said": gettext_lazy("Yes")})
     return [text, str(durable.activity_info().last_heartbeat["said"]), gettext_lazy("No")]
