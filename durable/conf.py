@@ -158,6 +158,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "QUEUES": _queues,
     "NOTIFY": _flag,
     "REDACT_PAYLOADS": _flag,
+    "RESET_CONNECTIONS": _flag,
     "CODEC": _dotted,
 }
 """Every key that `DURABLE` may have, with what refuses a wrong value."""
@@ -189,6 +190,7 @@ class Settings:
     queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notify: bool = False
     redact_payloads: bool = False
+    reset_connections: bool = True
     chosen_codec: str = JSON_CODEC
 
     @cached_property

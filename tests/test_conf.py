@@ -39,6 +39,7 @@ def test_the_defaults_are_those_of_the_design(settings):
     assert (current.max_payload_bytes, current.max_history_events, current.max_key_length) == (2**20, 50_000, 200)
     assert (current.turn_cpu_for, current.turn_poison_limit) == (timedelta(seconds=2), 3)
     assert (current.queues, current.notify, current.redact_payloads) == ({}, False, False)
+    assert current.reset_connections is True
     assert type(current.codec()) is JsonCodec
     assert current.codec() is current.codec()
     assert current.database_alias == "default"
@@ -99,6 +100,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("QUEUES", {"slow": {"transport": "smoke"}}, "'slow' has {'transport': 'smoke'}"),
     ("NOTIFY", 1, "True or False"),
     ("REDACT_PAYLOADS", None, "True or False"),
+    ("RESET_CONNECTIONS", None, "True or False"),
     ("CODEC", "nowhere.Codec", "can be imported"),
     ("CODEC", "durable.kernel.retry.Retry", "subclass of durable.kernel.codec.JsonCodec"),
     ("CODEC", JsonCodec, "dotted path"),

@@ -107,14 +107,15 @@ class _Watched:
     child: Child = field(init=False)
 
     def job(self, alias: str, plan: Plan) -> Job:
-        database: dict[str, Any] = {"CONN_MAX_AGE": None}  # with 0, threads that rest close theirs, as Django would
+        database: dict[str, Any] = {"CONN_MAX_AGE": None}
         if connections[alias].vendor == "postgresql":
             database["OPTIONS"] = {"application_name": self.course.worker}
         return Job(
             worker=self.course.worker,
             modules=("durable.bench.mixture", *plan.modules),
             debug=self.debug,
-            durable={"CACHED_WORKFLOWS": CACHED_WORKFLOWS},
+            # Else threads that rest close their connections, and their number follows the load.
+            durable={"CACHED_WORKFLOWS": CACHED_WORKFLOWS, "RESET_CONNECTIONS": False},
             database=database,
         )
 

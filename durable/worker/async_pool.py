@@ -1,7 +1,6 @@
 """The event loop thread that runs `async def` handlers.
 
-Django's async ORM works on one thread of its own (asgiref's thread-sensitive executor), shared by all async handlers;
-its connections are looked after between handlers just as those of the handler threads are.
+Their database calls run on threads of their own, see `lanes`; what they hand to `asyncio.to_thread`, on this loop's.
 """
 
 from __future__ import annotations
@@ -13,61 +12,17 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from asgiref.sync import SyncToAsync, sync_to_async
-from django.db.backends.signals import connection_created
-
 from durable.errors.showing import said
 from durable.kernel.failure import for_log
-from durable.store import unpooled
-from durable.worker import hygiene
 from durable.worker.delivery import Delivery
+from durable.worker.lanes import TidyExecutor
 from durable.worker.logs import get_logger
 
 Answer = TypeVar("Answer")
 
 log = get_logger("durable.worker.async_pool")
 
-OWN_THREADS = "durable-"
 LONGEST_MESSAGE = 1_000
-
-_refresh = sync_to_async(hygiene.refresh, thread_sensitive=True)
-_left_open = sync_to_async(hygiene.left_open, thread_sensitive=True)
-_drop = sync_to_async(hygiene.drop, thread_sensitive=True)
-
-
-class AsyncConnections:
-    """The connections of async handlers. Looking after them costs a hop to their thread, once there are any."""
-
-    def __init__(self) -> None:
-        self.used = False
-        connection_created.connect(self._created)
-
-    def close(self) -> None:
-        """Stop watching for new connections."""
-        connection_created.disconnect(self._created)
-
-    async def refresh(self) -> None:
-        """Before a handler."""
-        if self.used:
-            await _refresh()
-
-    async def left_open(self) -> list[str]:
-        """After a handler: aliases on which a transaction was left open, by it or by one that ran beside it."""
-        return await _left_open() if self.used else []
-
-    def give_back(self) -> None:
-        """After a sync handler, which may have used async code: give back what that code's thread has from a pool."""
-        if self.used and unpooled.is_any_pooled():
-            SyncToAsync.single_thread_executor.submit(hygiene.give_back)
-
-    async def drop(self) -> None:
-        """At the end."""
-        if self.used:
-            await _drop()
-
-    def _created(self, **signal: Any) -> None:
-        if not threading.current_thread().name.startswith(OWN_THREADS):
-            self.used = True
 
 
 class AsyncPool:
@@ -78,7 +33,6 @@ class AsyncPool:
     """
 
     def __init__(self, *, work: Callable[[Delivery], Coroutine[Any, Any, None]]) -> None:
-        self.connections = AsyncConnections()
         self._work = work
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -95,20 +49,11 @@ class AsyncPool:
 
     def close(self, seconds: float) -> None:
         """End the loop once its handlers have ended; waits `seconds` at most (a handler may block it, or refuse)."""
-        self.connections.close()
         with self._lock:
             loop, thread = self._loop, self._thread
         if loop is None or thread is None:
-            if not self.connections.used:
-                return
-            # Sync handlers may have used async code, and with it the thread whose connections are closed here.
-            thread = threading.Thread(target=lambda: asyncio.run(self.connections.drop()), daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # no more threads on this machine; the end of the process closes them
-                return
-        else:
-            asyncio.run_coroutine_threadsafe(self._wind_up(), loop)
+            return
+        asyncio.run_coroutine_threadsafe(self._wind_up(), loop)
         thread.join(max(0.0, seconds))
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
@@ -116,6 +61,7 @@ class AsyncPool:
             if self._loop is None:
                 loop = _new_loop()
                 loop.set_exception_handler(_complain)
+                loop.set_default_executor(TidyExecutor(thread_name_prefix="durable-to-thread"))
                 thread = threading.Thread(target=self._run, args=(loop,), name="durable-async-handlers", daemon=True)
                 try:
                     thread.start()
@@ -154,7 +100,6 @@ class AsyncPool:
     async def _wind_up(self) -> None:
         while self._tasks:
             await asyncio.wait(self._tasks)
-        await self.connections.drop()
         loop = asyncio.get_running_loop()
         await loop.shutdown_asyncgens()
         self._closing = True

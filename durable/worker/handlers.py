@@ -14,12 +14,13 @@ from durable.errors import AlreadyRegistered, NotRegistered, TransactionLeftOpen
 from durable.kernel.failure import describe, for_log
 from durable.kernel.registry import registry
 from durable.outcomes import Cancelled, Cause, Completed
-from durable.worker import execute, hygiene, transactional
+from durable.worker import execute, hygiene, isolation, transactional
 from durable.worker.async_pool import AsyncPool, interruptible
 from durable.worker.deadlines import Deadlines
 from durable.worker.delivery import Delivery, Settlement, Start
 from durable.worker.execute import AckFailed, Call, GiveUp, Outcome
 from durable.worker.foresight import Foresight
+from durable.worker.lanes import Lanes
 from durable.worker.logs import get_logger, of_claim
 from durable.worker.pool import HandlerPool
 
@@ -53,6 +54,7 @@ class Handlers:
         self._deadlines = Deadlines()
         self.pool = HandlerPool(concurrency, work=self._run, more=self._next_sync)
         self._async_pool = AsyncPool(work=self._run_async)
+        self._lanes = Lanes()
 
     @property
     def size(self) -> int:
@@ -129,50 +131,54 @@ class Handlers:
         self._deadlines.stop()
         self.pool.close(seconds)
         self._async_pool.close(seconds)
+        self._lanes.close(seconds)
 
     # --- one delivery ---
 
     def _run(self, delivery: Delivery) -> None:
         began = time.monotonic()
-        try:
-            hygiene.refresh()
-            call = self._ready(delivery)
-            if call is None:
-                return
-            run = transactional.run if call.definition.transactional else execute.perform
-            outcome: Outcome = run(call, delivery)
-            left_open = hygiene.left_open()
-            self._async_pool.connections.give_back()
-            self._finish_clean(call, delivery, outcome, left_open)
-        # Handlers' errors were caught inside. What comes here is a fault of ours, or what receivers of Django's signals
-        # about connections raise; it must neither leak the slot nor end the thread, and be it SystemExit.
-        except BaseException as bug:
-            log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
-            self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))
-        finally:
-            self._foresight.took(time.monotonic() - began)
-            self._free(delivery)
+        with self._lanes.taken() as lane:
+            try:
+                hygiene.refresh()
+                isolation.watch()
+                call = self._ready(delivery)
+                if call is None:
+                    return
+                run = transactional.run if call.definition.transactional else execute.perform
+                outcome: Outcome = run(call, delivery)
+                self._finish_clean(call, delivery, outcome, hygiene.left_open() + lane.left_open_now())
+            # Handlers' errors were caught inside. What comes here is a fault of ours, or what receivers of Django's
+            # signals about connections raise; it must neither leak the slot nor end the thread, and be it SystemExit.
+            except BaseException as bug:
+                log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
+                self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))
+            finally:
+                isolation.leave()
+                self._lanes.give_back(lane)
+                self._foresight.took(time.monotonic() - began)
+                self._free(delivery)
 
     async def _run_async(self, delivery: Delivery) -> None:
         began = time.monotonic()
-        try:
-            await self._async_pool.connections.refresh()
-            call = self._ready(delivery)
-            if call is None:
-                return
+        with self._lanes.taken() as lane:
             try:
-                outcome: Outcome = await interruptible(delivery, execute.perform_async(call, delivery))
-            except asyncio.CancelledError as cancelled:
-                outcome = call.failed(cancelled, delivery)
-            self._finish_clean(call, delivery, outcome, await self._async_pool.connections.left_open())
-        # As in `_run`.
-        except BaseException as bug:
-            log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
-            self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))
-        finally:
-            self._foresight.took(time.monotonic() - began)
-            self._free(delivery)
-            self._fill()
+                call = self._ready(delivery)
+                if call is None:
+                    return
+                try:
+                    outcome: Outcome = await interruptible(delivery, execute.perform_async(call, delivery))
+                except asyncio.CancelledError as cancelled:
+                    outcome = call.failed(cancelled, delivery)
+                self._finish_clean(call, delivery, outcome, await lane.left_open())
+            # As in `_run`.
+            except BaseException as bug:
+                log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
+                self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))
+            finally:
+                self._lanes.give_back(lane)
+                self._foresight.took(time.monotonic() - began)
+                self._free(delivery)
+                self._fill()
 
     def _ready(self, delivery: Delivery) -> Call | None:
         """Look once more whether it may start, decode, and start the clock. None when its fate is decided already."""

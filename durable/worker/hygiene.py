@@ -67,9 +67,15 @@ def connect_as_the_host_does() -> None:
 
 
 def rest() -> None:
-    """The thread has nothing to do: close what Django would close at the end of a request."""
+    """A handler's thread has nothing to do: close its connections. Without `RESET_CONNECTIONS`, those that Django would
+    close at the end of a request.
+    """
     for connection in connections.all(initialized_only=True):
-        if not connection.in_atomic_block:
+        if connection.in_atomic_block:
+            continue
+        if settings.reset_connections:
+            connection.close()
+        else:
             connection.close_if_unusable_or_obsolete()
 
 
@@ -81,7 +87,6 @@ def drop() -> None:
 
 def left_open() -> list[str]:
     """After a handler: close connections on which a transaction was begun and never ended, and answer their aliases.
-    What came from a pool goes back there: others wait for it, and for this thread it is as cheap to have it again.
 
     The driver is asked, too: into a transaction begun with a plain `BEGIN`, of which Django knows nothing, all that the
     next handlers of this thread write would go, and be lost with it.
@@ -90,13 +95,23 @@ def left_open() -> list[str]:
     for connection in connections.all(initialized_only=True):
         if is_open(connection):
             found.append(connection.alias)
-            _discard(connection)
-    give_back()
+            end_session(connection)
     return found
 
 
+def end_session(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection so that its session ends: also one of a pool, which would hand it to the next as it stands."""
+    driver: Any = connection.connection
+    if driver is not None and unpooled.is_pooled(connection):
+        with suppress(Exception):  # whatever a driver says to that, the pool looks at what it gets back
+            driver.close()
+    _discard(connection)
+
+
 def give_back() -> None:
-    """Give the pools back what this thread has from them, unless it is in a transaction."""
+    """Give the pools back what this thread has from them, unless it is in a transaction: others wait for it, and for
+    this thread it is as cheap to have it again.
+    """
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None and unpooled.is_pooled(connection) and not connection.in_atomic_block:
             _discard(connection)

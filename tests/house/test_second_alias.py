@@ -26,4 +26,4 @@ def test_the_small_suite_passes_with_the_engine_on_a_second_alias() -> None:
         timeout=110,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "3 passed" in answer.stdout
+    assert "4 passed" in answer.stdout

@@ -21,6 +21,23 @@ def note(label: str) -> str:
     return label.upper()
 
 
+TEMPORARY = {
+    "sqlite": "SELECT count(*) FROM sqlite_temp_master",
+    "postgresql": "SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()",
+}
+
+
+@activity
+def temporary_tables(made: int) -> int:
+    """On the host's alias: make so many more, and return how many there are."""
+    with connections["default"].cursor() as cursor:
+        for number in range(made):
+            cursor.execute(f"CREATE TEMP TABLE left_behind_{number} (n integer)")
+        cursor.execute(TEMPORARY[connections["default"].vendor])
+        found: int = cursor.fetchone()[0]
+        return found
+
+
 @workflow
 async def noting(label: str) -> str:
     return await note.execute(label)
@@ -45,3 +62,10 @@ def test_a_start_joins_the_transaction_of_the_engines_alias() -> None:
         transaction.set_rollback(True, using="engine")
     with pytest.raises(LookupError):
         handle.status()
+
+
+def test_sessions_of_the_hosts_alias_are_reset_between_handlers_too() -> None:
+    """First seen by the thread in the handler that changes it, then once more when the thread knows it."""
+    handles = [temporary_tables.enqueue(made) for made in (2, 0, 2, 0)]
+    call_command("runworker", "--burst", "--concurrency", "1", stdout=StringIO(), stderr=StringIO())
+    assert [handle.result(timeout=0) for handle in handles] == [2, 0, 2, 0]
