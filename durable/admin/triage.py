@@ -76,6 +76,17 @@ def triage(user: Any, site_name: str) -> Triage | None:
                 _("Look"),
             )
         )
+    if may["workflow"] and health.failed:
+        cards.append(
+            Card(
+                _count(health.failed),
+                ngettext("workflow failed since yesterday", "workflows failed since yesterday", health.failed),
+                _("They failed or timed out within the last 24 hours. Their pages say why."),
+                "bad",
+                _address("workflow", site_name, "?status=failed"),
+                _("Look"),
+            )
+        )
     if may["workitem"] and health.expired:
         cards.append(
             Card(

@@ -115,7 +115,7 @@ class Health:
     """The state of the whole, in numbers (capped) and in words. No problems: all is well.
 
     `queues` counts activities that are due, `turns` workflows that can run and wait for their turn; `unserved` both, of
-    queues without a live worker.
+    queues without a live worker; `failed` workflows that failed or timed out within a day.
     """
 
     problems: tuple[str, ...]
@@ -123,6 +123,7 @@ class Health:
     turns: tuple[QueueState, ...]
     workers: tuple[str, ...]
     blocked: int
+    failed: int
     dead_letters: int
     expired: int
     unserved: tuple[QueueState, ...]
@@ -166,6 +167,10 @@ def health() -> Health:
             problems.append(f"Workflows of queue {state.queue!r} wait: {text}")
     if counts["blocked"]:
         problems.append(f"Blocked workflows: {_count(counts['blocked'])}. Deploy fitting code, or unblock them.")
+    if counts["failed"]:
+        problems.append(
+            f"Workflows that failed or timed out within a day: {_count(counts['failed'])}. Their histories say why."
+        )
     if counts["dead_letters"]:
         problems.append(f"Dead letters: {_count(counts['dead_letters'])}. Somebody has to decide about them.")
     if counts["expired"]:
@@ -176,6 +181,7 @@ def health() -> Health:
         turns=tuple(turns),
         workers=tuple(name for name, _ in alive),
         blocked=counts["blocked"],
+        failed=counts["failed"],
         dead_letters=counts["dead_letters"],
         expired=counts["expired"],
         unserved=tuple(unserved),

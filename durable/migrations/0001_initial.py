@@ -240,6 +240,10 @@ class Migration(migrations.Migration):
             model_name='workflow',
             index=models.Index(condition=models.Q(('blocked_reason', ''), _negated=True), fields=['id'], name='durable_workflow_blocked'),
         ),
+        migrations.AddIndex(
+            model_name='workflow',
+            index=models.Index(condition=models.Q(('status__in', ('failed', 'timed_out'))), fields=['closed_at'], name='durable_workflow_failed'),
+        ),
         migrations.AddConstraint(
             model_name='workflow',
             constraint=models.UniqueConstraint(condition=models.Q(('key__isnull', False), ('status__in', ('running', 'paused'))), fields=('type', 'key'), name='durable_one_live_workflow_per_key'),

@@ -9,6 +9,8 @@ from durable.models.fields import JsonTextField, MomentField
 from durable.outcomes import TERMINAL, WorkflowStatus
 
 LIVE_STATUSES = (WorkflowStatus.RUNNING.value, WorkflowStatus.PAUSED.value)
+UNHAPPY_STATUSES = (WorkflowStatus.FAILED.value, WorkflowStatus.TIMED_OUT.value)
+"""Ends that somebody should look at."""
 TERMINAL_STATUSES = tuple(sorted(status.value for status in TERMINAL))
 
 
@@ -98,6 +100,9 @@ class Workflow(models.Model):
             models.Index(fields=["status", "-id"], name="durable_workflow_status"),
             models.Index(fields=["type", "-id"], name="durable_workflow_type"),
             models.Index(fields=["id"], condition=~Q(blocked_reason=""), name="durable_workflow_blocked"),
+            models.Index(
+                fields=["closed_at"], condition=Q(status__in=UNHAPPY_STATUSES), name="durable_workflow_failed"
+            ),
         ]
 
     def __str__(self) -> str:

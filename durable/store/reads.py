@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -230,6 +230,8 @@ class QueueState:
 
 
 COUNT_CAP = 10_000
+FAILED_WITHIN = timedelta(days=1)
+"""Workflows that failed longer ago are no news."""
 
 
 def due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
@@ -275,11 +277,15 @@ def turns_due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
 
 
 def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
-    """How much needs people: blocked workflows, dead letters, and deliveries whose lease has run out. Each capped."""
+    """How much needs people: blocked workflows, those that failed or timed out within `FAILED_WITHIN`, dead letters,
+    and deliveries whose lease has run out. Each capped.
+    """
     now, params = clock.now_sql(connection)
+    since, since_params = clock.now_sql(connection, -FAILED_WITHIN)
     found = {}
     for name, source, values in (
         ("blocked", "durable_workflow WHERE blocked_reason <> ''", []),
+        ("failed", f"durable_workflow WHERE status IN ('failed', 'timed_out') AND closed_at > {since}", since_params),
         ("dead_letters", "durable_outboxrow WHERE status = 'failed'", []),
         ("expired", f"durable_workitem WHERE locked_until < {now}", params),
     ):

@@ -32,6 +32,7 @@ def _run(options: dict[str, Any]) -> Answer:
         ],
         "workers": list(state.workers),
         "blocked": state.blocked,
+        "failed": state.failed,
         "dead_letters": state.dead_letters,
         "expired": state.expired,
         "contradictions": None if contradictions is None else len(contradictions),

@@ -1,0 +1,82 @@
+"""Workflows that have failed lately are named: by `durable health`, and at the head of the admin."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from durable.flow import look
+from durable.models import Workflow
+from durable.outcomes import WorkflowStatus
+from durable.store import reads
+from tests import factories
+from tests.management.test_durable import Ran
+
+pytestmark = pytest.mark.django_db
+
+
+def ended(status: WorkflowStatus, *, hours: float, **values: Any) -> Workflow:
+    return factories.WorkflowFactory(status=status.value, closed_at=factories.now() - timedelta(hours=hours), **values)
+
+
+def test_health_names_workflows_and_single_activities_that_failed_or_timed_out_within_a_day() -> None:
+    ended(WorkflowStatus.FAILED, hours=1)
+    ended(WorkflowStatus.FAILED, hours=23, single=True)
+    ended(WorkflowStatus.TIMED_OUT, hours=2)
+    ended(WorkflowStatus.FAILED, hours=25)
+    ended(WorkflowStatus.CANCELLED, hours=1)
+    ended(WorkflowStatus.COMPLETED, hours=1)
+    ran = Ran("health", "--json")
+    assert (ran.code, ran.data["failed"]) == (1, 3)
+    said = Ran("health").out
+    assert "Workflows that failed or timed out within a day: 3." in said
+    assert "All is well" not in said
+
+
+def test_health_is_well_again_a_day_later() -> None:
+    ended(WorkflowStatus.FAILED, hours=25)
+    assert Ran("health").out.startswith("All is well")
+
+
+def test_the_head_of_the_admin_names_them_and_leads_to_them(admin_client: Client) -> None:
+    factories.WorkerFactory()
+    ended(WorkflowStatus.FAILED, hours=1)
+    text = admin_client.get(reverse("admin:app_list", args=["durable"])).text
+    assert "workflow failed since yesterday</span>" in text
+    assert "?status=failed" in text
+    assert "All calm" not in text
+
+
+def test_counting_them_stops_at_its_cap(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "COUNT_CAP", 2)
+    for _ in range(3):
+        ended(WorkflowStatus.FAILED, hours=1)
+    health = look.health()
+    assert health.failed == 2
+    assert any("within a day: 2+." in problem for problem in health.problems)
+
+
+def test_counting_them_reads_an_index_of_failures_by_their_end_however_many_lie_in_the_table() -> None:
+    old = factories.now() - timedelta(days=30)
+    Workflow.objects.bulk_create(
+        [factories.WorkflowFactory.build(status="failed", closed_at=old) for _ in range(5_000)]
+        + [factories.WorkflowFactory.build(status="completed", closed_at=factories.now()) for _ in range(5_000)]
+    )
+    ended(WorkflowStatus.FAILED, hours=1)
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE durable_workflow")
+    with CaptureQueriesContext(connection) as captured:
+        assert look.health().failed == 1
+    [statement] = [query["sql"] for query in captured if "timed_out" in query["sql"]]
+    way = "EXPLAIN" if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{way} {re.sub('%', '%%', statement)}")
+        plan = "\n".join(str(row) for row in cursor.fetchall())
+    assert "durable_workflow_failed" in plan, plan
