@@ -67,6 +67,8 @@ def main() -> None:
                 ids["well"] = plant.start(workflows.three, "one")
                 ids["async"] = plant.enqueue(activities.note_async, "two")
                 ids["written once"] = plant.enqueue(activities.write_once, "three")
+            case unknown:
+                raise LookupError(unknown)
     code = Worker(mode=Mode.BURST).run()
     sentry_sdk.flush(timeout=timedelta(seconds=30).total_seconds())
     events = [payload for kind, payload in kept.items if kind == "event"]
