@@ -111,8 +111,7 @@ def _queues(health: look.Health, site_name: str, may: dict[str, bool], without: 
         Card(
             _count(state.due),
             _("due in “%(queue)s”, and no worker") % {"queue": wording.shortened(state.queue, 40)},
-            _("No living worker serves this queue; the oldest has waited %(span)s. Start one: manage.py runworker")
-            % {"span": wording.span(health.at - state.oldest_due, units=1)},
+            _no_worker(health, wording.span(health.at - state.oldest_due, units=1)),
             "bad",
             _address("worker", site_name) if may["worker"] else "",
             _("Workers"),
@@ -158,6 +157,16 @@ def _turns(health: look.Health, site_name: str, without: set[str]) -> list[Card]
     ]
 
 
+def _no_worker(health: look.Health, waited: str) -> str:
+    if health.silent:
+        text = _(
+            "No living worker serves this queue; the oldest has waited %(span)s. A silent one waits for the database."
+        )
+        return text % {"span": waited}
+    text = _("No living worker serves this queue; the oldest has waited %(span)s. Start one: manage.py runworker")
+    return text % {"span": waited}
+
+
 def _calm(health: look.Health, may: dict[str, bool]) -> list[str]:
     facts = []
     if may["worker"]:
@@ -166,6 +175,8 @@ def _calm(health: look.Health, may: dict[str, bool]) -> list[str]:
             ngettext("%(count)s worker is alive.", "%(count)s workers are alive.", count)
             % {"count": wording.number(count)}
             if count
+            else _("No worker gives a sign of life; nothing is due either.")
+            if health.silent
             else _("No worker is running; nothing is due either.")
         )
     if may["outboxrow"]:

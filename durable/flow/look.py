@@ -115,7 +115,9 @@ class Health:
     """The state of the whole, in numbers (capped) and in words. No problems: all is well.
 
     `queues` counts activities that are due, `turns` workflows that can run and wait for their turn; `unserved` both, of
-    queues without a live worker; `failed` workflows that failed or timed out within a day.
+    queues without a live worker; `failed` workflows that failed or timed out within a day. `silent` are workers that
+    have reported and give no sign of life any more, by name and with their last one: they wait for the database, or
+    have died.
     """
 
     problems: tuple[str, ...]
@@ -127,8 +129,11 @@ class Health:
     dead_letters: int
     expired: int
     unserved: tuple[QueueState, ...]
+    silent: tuple[tuple[str, datetime], ...]
     at: datetime
 
+
+_NAMED = 5
 
 LATE_AFTER = timedelta(minutes=1)
 """What is due for longer than this is late: somebody wonders why nothing happens."""
@@ -146,14 +151,23 @@ def health() -> Health:
         for name, _, beat_at, wakes_by in beats
         if wakes_by == WakesBy.LOST.value and at - beat_at <= 2 * settings.lease_for
     ]
+    silent = [(name, queues, beat_at) for name, queues, beat_at, _ in beats if at - beat_at > 2 * settings.lease_for]
     turns = transaction.reading(reads.turns_due_by_queue)
     unserved = []
     for state in _together(states, turns):
-        if not any(not queues or state.queue in queues for _, queues in alive):
+        if not any(_serves(queues, state) for _, queues in alive):
             unserved.append(state)
             late = _span(at - state.oldest_due)
+            held_up = [
+                f"{name} for {_span(at - beat_at)}" for name, queues, beat_at in silent if _serves(queues, state)
+            ]
             problems.append(
                 f"No live worker for queue {state.queue!r}: {_count(state.due)} due, the oldest for {late}."
+                + (
+                    f" Silent: {_listed(held_up)}; such a worker waits for the database, or has died."
+                    if held_up
+                    else ""
+                )
             )
     without = {state.queue for state in unserved}
     for state in states:
@@ -185,8 +199,18 @@ def health() -> Health:
         dead_letters=counts["dead_letters"],
         expired=counts["expired"],
         unserved=tuple(unserved),
+        silent=tuple((name, beat_at) for name, _, beat_at in silent),
         at=at,
     )
+
+
+def _serves(queues: Sequence[str], state: QueueState) -> bool:
+    return not queues or state.queue in queues
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _together(*parts: Sequence[QueueState]) -> list[QueueState]:

@@ -54,16 +54,17 @@ class Housekeeping:
         now = time.monotonic()
         if now < self._due:
             return self._due - now
-        poisoned = self._count_the_dead()
-        settled = settle.settle_closed(limit=SETTLE_ROUND if self._is_ready else None)
-        if not self._is_ready and (offered := unblock.after_deploy(registry.version())):
-            log.info("blocked_workflows_offered", count=offered, worker=self._worker)
+        # First, before anything that may have to wait: a worker that is starting, or held up, is there all the same.
         self.company = beat.beat(
             name=self._worker,
             queues=list(self._queues or ()),
             version=registry.version(),
             wakes_by=self._wakes_by(),
         )
+        poisoned = self._count_the_dead()
+        settled = settle.settle_closed(limit=SETTLE_ROUND if self._is_ready else None)
+        if not self._is_ready and (offered := unblock.after_deploy(registry.version())):
+            log.info("blocked_workflows_offered", count=offered, worker=self._worker)
         self.reconcile()
         if settled or poisoned:
             log.info("swept", settled=settled, poison_turns=[str(workflow_id) for workflow_id in poisoned])

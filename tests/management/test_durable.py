@@ -17,6 +17,7 @@ from django.core.management.base import CommandError
 from django.db import OperationalError
 
 import durable
+from durable import clock
 from durable.conf import settings
 from durable.flow import look
 from durable.kernel.codec import decode_arguments
@@ -320,6 +321,18 @@ def test_health_exits_1_with_reasons_in_words() -> None:
     assert any("No live worker for queue 'slow': 1 due" in problem for problem in ran.data["problems"])
     assert ran.data["blocked"] == 1
     assert "No live worker for queue 'slow'" in Ran("health").out
+
+
+def test_health_tells_a_worker_that_is_silent_from_one_that_never_was() -> None:
+    long_ago = clock.host_now() - 3 * settings.lease_for
+    factories.WorkerFactory(name="w-slow", queues=["slow"], beat_at=long_ago)
+    factories.WorkerFactory(name="w-other", queues=["other"], beat_at=long_ago)
+    assert Ran("health").out.startswith("All is well (nothing waits for a worker; silent: w-other, w-slow")
+    factories.OutboxRowFactory(queue="slow")
+    ran = Ran("health", "--json")
+    [problem] = ran.data["problems"]
+    assert "Silent: w-slow for 3 min; such a worker waits for the database, or has died." in problem
+    assert [one["worker"] for one in ran.data["silent_workers"]] == ["w-other", "w-slow"]
 
 
 def test_deep_health_finds_nothing_in_what_the_engine_wrote(shop: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ def _run(options: dict[str, Any]) -> Answer:
             for queue in state.turns
         ],
         "workers": list(state.workers),
+        "silent_workers": [{"worker": name, "last_sign": at.isoformat()} for name, at in state.silent],
         "blocked": state.blocked,
         "failed": state.failed,
         "dead_letters": state.dead_letters,
@@ -40,7 +41,11 @@ def _run(options: dict[str, Any]) -> Answer:
     }
     if problems:
         return Answer(data, [printable(problem) for problem in problems], Exit.REFUSED)
-    workers = ", ".join(state.workers) or "no worker is running, and nothing waits for one"
+    workers = ", ".join(state.workers) or (
+        f"nothing waits for a worker; silent: {', '.join(name for name, _ in state.silent[:5])}"
+        if state.silent
+        else "no worker is running, and nothing waits for one"
+    )
     return Answer(data, [f"All is well ({printable(workers)})."])
 
 
