@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
+from typing import Any
+
 from durable import logs, outbound
 from durable.worker import hygiene
 from durable.worker.logs import get_logger
@@ -10,6 +14,9 @@ log = get_logger("durable.outbound")
 
 DRAINED_WITHIN = 3.0
 """Seconds that the last lines and signals of a worker have to leave. A handler that blocks must not keep it alive."""
+
+REPORTED_WITHIN = 2.0
+"""Seconds that Sentry, where the host has it, has to send what it was given."""
 
 
 def start() -> None:
@@ -22,8 +29,15 @@ def start() -> None:
 
 
 def stop() -> bool:
-    """Let the last of it leave. Returns whether the thread has come to its end."""
-    return outbound.stop(DRAINED_WITHIN)
+    """Let the last of it leave, from Sentry's queue too: a process of `--processes` ends without Python's own farewell,
+    in which that would happen. Returns whether the thread has come to its end.
+    """
+    is_heard = outbound.stop(DRAINED_WITHIN)
+    sentry: Any = sys.modules.get("sentry_sdk")
+    if sentry is not None:
+        with suppress(Exception):  # it is the host's, and may be anything of that name
+            sentry.flush(timeout=REPORTED_WITHIN)
+    return is_heard
 
 
 def _close_what_is_open(kind: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -380,3 +382,11 @@ def test_the_connections_of_the_thread_are_closed_at_its_end_and_by_conn_max_age
     else:
         with pytest.raises(Exception, match="closed"):
             driver.execute("SELECT 1")
+
+
+def test_at_its_end_a_worker_lets_sentry_send_what_it_was_given(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A child of the supervisor ends without Python's own farewell."""
+    asked: list[float] = []
+    monkeypatch.setitem(sys.modules, "sentry_sdk", SimpleNamespace(flush=lambda timeout: asked.append(timeout)))
+    plant.burst()
+    assert asked == [2.0]

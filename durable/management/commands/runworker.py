@@ -131,7 +131,12 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
         worker = _worker(options, name=name, on_tick=tick)
         hurry = Hurry(worker.cut_grace)
         with StopSignals(worker.stop, second=hurry) as signals:
-            return hurry.end(signals.code(worker.run()))
+            code = hurry.end(signals.code(worker.run()))
+        if (
+            worker.is_heard
+        ):  # this process ends without the farewell in which Python would write what handlers hold back
+            logging.shutdown()
+        return code
 
     shown = _Progress()
     watch = CodeWatch() if options["reload"] else None
