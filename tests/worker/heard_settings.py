@@ -1,4 +1,4 @@
-"""The plant with log handlers of a host, chosen by `HEARD`: one that blocks for ever, raises, writes to the database …"""
+"""The plant with log handlers of a host, chosen by `HEARD`: one that blocks, raises, writes, or holds back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import threading
 from tests.worker.plant_settings import *  # noqa: F403
 
 
-class Ear(logging.StreamHandler):  # type: ignore[type-arg]
+class Ear(logging.StreamHandler):
     """Writes to stderr; then does what a bad handler does."""
 
     def emit(self, record: logging.LogRecord) -> None:
