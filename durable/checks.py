@@ -28,6 +28,7 @@ def install() -> None:
     register(check_registered, "durable")
     register(check_environment, Tags.async_support)
     register(check_alias, "durable")
+    register(check_requests, "durable")
     register(check_server, Tags.database)
     register(check_deployed, "durable", deploy=True)
 
@@ -106,6 +107,29 @@ def check_server(app_configs: Any, *, databases: Sequence[str] | None = None, **
         cursor.execute("SHOW default_transaction_isolation")
         level: str = cursor.fetchone()[0]
     return [] if level == READ_COMMITTED else [_isolation(connection, level)]
+
+
+def check_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """W010: every request takes the write lock of the SQLite file."""
+    if problems():
+        return []
+    connection = connections[settings.database_alias]
+    if connection.vendor != "sqlite" or not connection.settings_dict["ATOMIC_REQUESTS"]:
+        return []
+    mode = str(connection.settings_dict["OPTIONS"].get("transaction_mode") or "").upper()
+    if mode not in ("IMMEDIATE", "EXCLUSIVE"):
+        return []
+    place = f"DATABASES[{connection.alias!r}]"
+    return [
+        Warning(
+            f"{place}['ATOMIC_REQUESTS'] is True and ['OPTIONS']['transaction_mode'] is {mode!r}: every request, a GET "
+            "too, takes the write lock of the whole SQLite file at its beginning, and waits for workers and other "
+            "requests as they wait for it.",
+            hint="Set ATOMIC_REQUESTS to False and use transaction.atomic() in the views that write; or keep it, and "
+            "put @transaction.non_atomic_requests on the views that only read.",
+            id="durable.W010",
+        )
+    ]
 
 
 def check_deployed(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:

@@ -265,3 +265,26 @@ def test_another_isolation_level_is_warned_about_from_settings_and_from_the_serv
     options["isolation_level"] = IsolationLevel.READ_COMMITTED
     assert checks.check_alias(None) == []
     assert checks.check_deployed(None) == []
+
+
+@pytest.mark.skipif(VENDOR != "sqlite", reason="about SQLite")
+@pytest.mark.parametrize(
+    ("requests", "mode", "found"),
+    [
+        (True, "IMMEDIATE", ["durable.W010"]),
+        (True, "exclusive", ["durable.W010"]),
+        (True, "DEFERRED", []),
+        (False, "IMMEDIATE", []),
+    ],
+)
+def test_every_get_is_a_writer_under_atomic_requests_and_immediate(
+    requests: bool, mode: str, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = connections["default"].settings_dict
+    monkeypatch.setitem(entry, "ATOMIC_REQUESTS", requests)
+    monkeypatch.setitem(entry["OPTIONS"], "transaction_mode", mode)
+    told = checks.check_requests(None)
+    assert [one.id for one in told] == found
+    for one in told:
+        assert mode.upper() in one.msg
+        assert "ATOMIC_REQUESTS" in str(one.hint)

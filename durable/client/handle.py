@@ -11,7 +11,9 @@ from typing import Any, Generic, TypeVar, assert_never, cast
 
 from asgiref.sync import sync_to_async
 
+from durable.client import waiting
 from durable.client.places import outside_transactions, outside_workflows, synchronous
+from durable.client.waiting import FIRST_PAUSE, LONGEST_PAUSE
 from durable.conf import settings
 from durable.errors import NotRegistered, OptionInvalid, WorkflowCancelled, WorkflowFailed, WorkflowTimedOut
 from durable.flow import cancel as cancelling
@@ -23,10 +25,6 @@ from durable.kernel.registry import registry
 from durable.outcomes import CancelOutcome, Failure, Snapshot, WorkflowStatus
 
 R = TypeVar("R")
-
-FIRST_PAUSE = 0.005
-LONGEST_PAUSE = 0.25
-"""Seconds between looks at a workflow whose result is waited for; each pause is twice the one before."""
 
 _UNKNOWN: Any = object()
 
@@ -52,7 +50,7 @@ class Handle(Generic[R]):
         it has not ended in time, `WorkflowNotFound`, and `InsideTransaction` at once where no end could be seen.
         """
         synchronous("handle.result()", "handle.aresult()")
-        pauses = _pauses(self.id, timeout)
+        pauses = _until(self.id, _seconds(timeout))
         while True:
             found = self._look()
             if found.status.is_terminal:
@@ -88,9 +86,15 @@ class Handle(Generic[R]):
         return await sync_to_async(self.status, thread_sensitive=True)()
 
     async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - the twin of `result`
-        """`result` for async callers; it waits on the loop, and holds no thread meanwhile."""
+        """`result` for async callers, with the same errors. It waits on the loop: one thread of the process, with one
+        connection, looks for all who wait. Inside the transaction of a `TestCase`, and in an SQLite database in memory,
+        which no other connection sees, it looks on the caller's.
+        """
         outside_workflows("handle.aresult()")
-        pauses = _pauses(self.id, timeout)
+        seconds = _seconds(timeout)
+        if await waiting.sees_what_others_commit():
+            return self._outcome(await waiting.ended(self.id, seconds))
+        pauses = _until(self.id, seconds)
         while True:
             found = await sync_to_async(self._look, thread_sensitive=True)()
             if found.status.is_terminal:
@@ -149,22 +153,22 @@ def _hint_of(found: Snapshot) -> Any:
     return definition.result_hint
 
 
-def _pauses(workflow_id: uuid.UUID, timeout: float | timedelta | None) -> Iterator[float]:
-    """Seconds to wait before each next look. Raises `TimeoutError` in place of the one after the last."""
+def _seconds(timeout: float | timedelta | None) -> float | None:
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0
     if seconds is not None and not number:
         raise OptionInvalid("timeout", timeout, "seconds, a timedelta, or None to wait for ever; zero or more")
-    return _until(workflow_id, seconds)
+    return seconds
 
 
 def _until(workflow_id: uuid.UUID, seconds: float | None) -> Iterator[float]:
+    """Seconds to wait before each next look. Raises `TimeoutError` in place of the one after the last."""
     # The host's own clock: it is waited here, nothing is decided.
     ends = None if seconds is None else monotonic() + seconds
     pause = FIRST_PAUSE
     while True:
         left = pause if ends is None else ends - monotonic()
         if left <= 0:
-            raise TimeoutError(f"Workflow {workflow_id} has not ended within {seconds:g} s.")
+            raise waiting.expired(workflow_id, seconds)
         yield min(pause, left)
         pause = min(pause * 2, LONGEST_PAUSE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -38,6 +38,7 @@ __all__ = [
     "next_due",
     "pending",
     "snapshot",
+    "snapshots",
     "unread",
     "workers_of",
 ]
@@ -49,6 +50,13 @@ def snapshot(workflow_id: uuid.UUID) -> Snapshot:
     if found is None:
         raise WorkflowNotFound(workflow_id)
     return found
+
+
+def snapshots(workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
+    """Workflows as callers see them, by id, in one statement for each thousand. Those that are not there are left out;
+    only those that have ended have a result, a failure or a reason.
+    """
+    return transaction.reading(partial(reads.snapshots, workflow_ids=list(workflow_ids)))
 
 
 def by_key(workflow_type: str, key: str) -> Snapshot:

@@ -19,6 +19,7 @@ from durable.errors import StoreUnavailable, TransactionOpen, TransactionSpoilt
 from durable.flow.steps.faults import PASSING, Fault, classify, origin, sqlstate
 from durable.logs import get_logger
 from durable.outbound import after_commit, holding, release
+from durable.store import unpooled
 from durable.store.sql import LOCK_WAIT
 
 T = TypeVar("T")
@@ -42,6 +43,11 @@ _LOCK_TIMEOUT = f"SET LOCAL lock_timeout = '{LOCK_WAIT}'"
 def engine_connection() -> BaseDatabaseWrapper:
     """This thread's connection to the database of the engine's tables."""
     return connections[settings.database_alias]
+
+
+def keep_out_of_the_pool() -> None:
+    """On a thread of the engine's own: from here on it has a connection of its own, outside the host's pool."""
+    unpooled.keep_out(settings.database_alias)
 
 
 def store_is_away(error: BaseException) -> bool:

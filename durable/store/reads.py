@@ -16,6 +16,8 @@ from durable.models.fields import moment_from_database
 from durable.outcomes import Failure, OutboxStatus, Snapshot, WorkflowStatus
 from durable.store import sql
 
+_MANY = 1_000
+"""Ids in one statement; SQLite's parameters have a limit."""
 _SNAPSHOT = (
     "id",
     "type",
@@ -36,6 +38,15 @@ def snapshot(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> Snapsho
     """One workflow as callers see it."""
     row = Workflow.objects.using(connection.alias).filter(id=workflow_id).values(*_SNAPSHOT).first()
     return None if row is None else _snapshot(connection, row)
+
+
+def snapshots(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
+    """Many workflows as callers see them, by id."""
+    found: dict[uuid.UUID, Snapshot] = {}
+    for start in range(0, len(workflow_ids), _MANY):
+        rows = Workflow.objects.using(connection.alias).filter(id__in=workflow_ids[start : start + _MANY])
+        found |= {row["id"]: _snapshot(connection, row) for row in rows.values(*_SNAPSHOT)}
+    return found
 
 
 def snapshot_by_key(connection: BaseDatabaseWrapper, workflow_type: str, key: str) -> Snapshot | None:

@@ -1,0 +1,223 @@
+"""Waiting for results in async code: one thread of the process asks for all of them, with one connection.
+
+It runs while somebody waits, and a moment longer. What waits are futures of event loops, any number of loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import os
+import threading
+import uuid
+import weakref
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+
+from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async
+from django.db import connections
+
+from durable.errors import WorkflowNotFound
+from durable.flow import look, transaction
+from durable.outcomes import Snapshot
+
+FIRST_PAUSE = 0.005
+LONGEST_PAUSE = 0.25
+"""Seconds between looks at a workflow whose result is waited for; each pause is twice the one before."""
+LINGER = 0.05
+"""Seconds for which the thread stays when nobody waits, so that one `await` after the other needs no new connection."""
+STORE_GRACE = 1.0
+"""Seconds beyond its timeout that a waiter leaves to the last look. A database that hangs holds it no longer."""
+
+
+class Ticket:
+    """One waiter. Its future is the loop's; one that is gone waits for nothing."""
+
+    def __init__(self, workflow_id: uuid.UUID, seconds: float | None, future: asyncio.Future[Snapshot]) -> None:
+        self.workflow_id = workflow_id
+        self.seconds = seconds
+        self.ends = None if seconds is None else monotonic() + seconds
+        self.loop = future.get_loop()
+        self._future = weakref.ref(future)
+        self.at = 0.0
+        self._pause = FIRST_PAUSE
+
+    def future(self) -> asyncio.Future[Snapshot] | None:
+        """The future, while somebody holds it and its loop is there."""
+        return None if self.loop.is_closed() else self._future()
+
+    def again(self) -> None:
+        """Look once more after a pause, or at the end of its time."""
+        self.at = monotonic() + self._pause
+        if self.ends is not None:
+            self.at = min(self.at, self.ends)
+        self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+    def is_late(self) -> bool:
+        """Whether its time was up when it was looked at."""
+        return self.ends is not None and self.ends <= self.at
+
+
+class Waiter:
+    """The tickets of the process, and the thread that looks for them."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._tickets: set[Ticket] = set()
+        self._thread: threading.Thread | None = None
+
+    def add(self, ticket: Ticket) -> None:
+        """Begin to look for a ticket."""
+        with self._changed:
+            self._tickets.add(ticket)
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="durable-results", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:  # no thread is to be had, which the caller is told
+                    self._tickets.discard(ticket)
+                    raise
+                self._thread = thread
+            self._changed.notify()
+
+    def remove(self, ticket: Ticket) -> None:
+        """Nobody waits with it any more."""
+        with self._changed:
+            self._tickets.discard(ticket)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        transaction.keep_out_of_the_pool()
+        try:
+            while tickets := self._next():
+                self._look(tickets)
+        finally:
+            connections.close_all()
+
+    def _next(self) -> list[Ticket]:
+        """Wait until somebody's look is due, and return all who wait: one statement serves them all. An empty list is
+        the end.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._tickets, LINGER)
+            while True:
+                self._tickets = {ticket for ticket in self._tickets if ticket.future() is not None}
+                if not self._tickets:
+                    self._thread = None
+                    return []
+                left = min(ticket.at for ticket in self._tickets) - monotonic()
+                if left <= 0:
+                    return list(self._tickets)
+                self._changed.wait(left)
+
+    def _look(self, tickets: list[Ticket]) -> None:
+        now = monotonic()
+        for ticket in tickets:
+            ticket.at = now
+        found: Mapping[uuid.UUID, Snapshot] = {}
+        fault: BaseException | None = None
+        try:
+            found = look.snapshots({ticket.workflow_id for ticket in tickets})
+        # Whatever it is (the store is away, or a receiver of the project's raised), those who wait are told.
+        except BaseException as error:  # noqa: BLE001
+            fault = error
+        for ticket in tickets:
+            outcome = _outcome(ticket, found, fault)
+            if outcome is None:
+                ticket.again()
+                continue
+            with self._changed:
+                self._tickets.discard(ticket)
+            with suppress(RuntimeError):  # the loop was closed meanwhile
+                ticket.loop.call_soon_threadsafe(partial(_tell, ticket, outcome))
+
+
+def _outcome(
+    ticket: Ticket, found: Mapping[uuid.UUID, Snapshot], fault: BaseException | None
+) -> Snapshot | BaseException | None:
+    if fault is not None:
+        # One for each: an exception is given another traceback wherever it is raised.
+        return _own(fault)
+    snapshot = found.get(ticket.workflow_id)
+    if snapshot is None:
+        return WorkflowNotFound(ticket.workflow_id)
+    if snapshot.status.is_terminal:
+        return snapshot
+    return expired(ticket.workflow_id, ticket.seconds) if ticket.is_late() else None
+
+
+def _own(fault: BaseException) -> BaseException:
+    try:
+        own = copy.copy(fault)
+    except Exception:  # noqa: BLE001 - an exception of a driver's or a project's, which may not know how
+        return fault
+    own.__cause__ = fault.__cause__ or fault
+    return own
+
+
+def _tell(ticket: Ticket, outcome: Snapshot | BaseException) -> None:
+    future = ticket.future()
+    if future is None or future.done():
+        return
+    if isinstance(outcome, BaseException):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def expired(workflow_id: uuid.UUID, seconds: float | None) -> TimeoutError:
+    """What a wait ends with whose time is up."""
+    return TimeoutError(f"Workflow {workflow_id} has not ended within {seconds:g} s.")
+
+
+_waiter = Waiter()
+
+
+def _begin_anew() -> None:
+    """In a forked child: the parent's thread, tickets and lock stay with the parent."""
+    global _waiter
+    _waiter = Waiter()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+async def ended(workflow_id: uuid.UUID, seconds: float | None) -> Snapshot:
+    """Wait on the loop until a workflow has ended. It holds no thread and no connection of the caller's.
+
+    Raises `TimeoutError`, `WorkflowNotFound`, and what the database raised.
+    """
+    future: asyncio.Future[Snapshot] = asyncio.get_running_loop().create_future()
+    ticket = Ticket(workflow_id, seconds, future)
+    waiter = _waiter
+    waiter.add(ticket)
+    try:
+        limit = None if ticket.ends is None else max(0.0, ticket.ends - monotonic()) + STORE_GRACE
+        done, _waiting = await asyncio.wait({future}, timeout=limit)
+        if not done:
+            raise expired(workflow_id, seconds)
+        return future.result()
+    finally:
+        waiter.remove(ticket)
+
+
+async def sees_what_others_commit() -> bool:
+    """Whether the caller has no transaction open, and its database can be seen from another connection.
+
+    Asks the caller's thread, without opening a connection there, and not at all where it has no thread yet.
+    """
+    connection = transaction.engine_connection()
+    if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]
+        return False
+    context = SyncToAsync.thread_sensitive_context.get(None)
+    above = getattr(getattr(AsyncToSync, "executors", None), "current", None)
+    if context is not None and above is None and context not in SyncToAsync.context_to_thread_executor:
+        return True
+    return await sync_to_async(_in_no_transaction, thread_sensitive=True)()
+
+
+def _in_no_transaction() -> bool:
+    connection = transaction.engine_connection()
+    return not connection.in_atomic_block and (connection.connection is None or connection.get_autocommit())
