@@ -150,6 +150,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "ON_DEAD_LETTER": _policy,
     "CONCURRENCY": _count(10_000),
     "CACHED_WORKFLOWS": _count(MAX_COUNT),
+    "START_WAIT_FOR": _patience,
     "MAX_PAYLOAD_BYTES": _count(MAX_COUNT),
     "MAX_HISTORY_EVENTS": _count(MAX_COUNT),
     "MAX_KEY_LENGTH": _count(MAX_KEY_LENGTH_CEILING),
@@ -182,6 +183,7 @@ class Settings:
     on_dead_letter: Literal["hold", "deliver"] = "hold"
     concurrency: int = 16
     cached_workflows: int = 2_000
+    start_wait_for: timedelta = timedelta(seconds=60)
     max_payload_bytes: int = DEFAULT_PAYLOAD_BYTES
     max_history_events: int = 50_000
     max_key_length: int = DEFAULT_KEY_LENGTH

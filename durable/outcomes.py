@@ -245,6 +245,8 @@ class TurnReport:
     deferred: int = 0
     left: int = 0
     """Nothing was done, but so many are due and left for a moment to a process that may have them in memory."""
+    held: int = 0
+    """Nothing was done, but at least so many are due and wait until there is room for them."""
     taken: Sequence[Claim] = ()
     """What was staged and is this process's delivery already."""
 

@@ -17,7 +17,7 @@ class Sizes:
     """How much of each shape is done, how often, and for how many seconds the plain loop runs on either side.
 
     `processes` is how often two worker processes are measured against one, on a backlog of `backlog` single activities
-    and a sixth as many workflows.
+    and a sixth as many workflows. `live` is how many workflows are live at once, against ten times as many.
     """
 
     rounds: int = 5
@@ -30,6 +30,7 @@ class Sizes:
     sequence: int = 2000
     processes: int = 3
     backlog: int = 6000
+    live: int = 1000
     plain_for: float = 0.25
 
 
@@ -45,6 +46,7 @@ QUICK = Sizes(
     sequence=300,
     processes=1,
     backlog=3000,
+    live=200,
     plain_for=0.1,
 )
 WIDTH = 100

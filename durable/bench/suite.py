@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from django.db import connections
 
-from durable.bench import idle, processes, shapes, work
+from durable.bench import growth, idle, processes, shapes, work
 from durable.bench.counting import Counts, counting
 from durable.bench.figures import Findings, Unit
 from durable.bench.plain import plain
@@ -48,6 +48,8 @@ def measure(*, alias: str | None, sizes: Sizes, tell: Callable[[str], None]) -> 
         _idle_worker(findings, alias, sizes)
         tell("two worker processes against one")
         processes.measure(findings, alias, name, sizes)
+        tell(f"{growth.TIMES * sizes.live:,} live workflows against {sizes.live:,}")
+        growth.measure(findings, alias, sizes)
         tell(f"one workflow of {sizes.sequence:,} activities, and its replay")
         _sequence(findings, alias, sizes)
         tell("memory")

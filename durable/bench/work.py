@@ -13,6 +13,9 @@ from durable import activity, workflow
 
 MARK = "durable.bench"
 
+SLOW_FOR = 0.05
+"""Seconds that `slow` takes."""
+
 begun_at: dict[int, float] = {}
 """When the handlers of `noted` began, by number, on this process's monotonic clock."""
 
@@ -28,11 +31,25 @@ def noted(number: int) -> None:
     begun_at[number] = time.perf_counter()
 
 
+@activity(name=f"{MARK}.slow")
+async def slow(number: int) -> None:
+    """Take a while, and no thread."""
+    await asyncio.sleep(SLOW_FOR)
+
+
 @workflow(name=f"{MARK}.steps")
 async def steps(count: int) -> int:
     """So many activities, one after the other."""
     for number in range(count):
         await nothing.execute(number)
+    return count
+
+
+@workflow(name=f"{MARK}.slow_steps")
+async def slow_steps(count: int) -> int:
+    """So many slow activities, one after the other."""
+    for number in range(count):
+        await slow.execute(number)
     return count
 
 

@@ -14,11 +14,12 @@ from functools import partial
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable import clock
 from durable.conf import settings
 from durable.errors import WorkflowBlocked
 from durable.flow import transaction
 from durable.flow.steps import choosing, closing, feeding, poison, reporting
-from durable.flow.steps.choosing import Choice
+from durable.flow.steps.choosing import Choice, Told
 from durable.flow.steps.plan import Plan
 from durable.flow.steps.preparing import Batch, Note, is_turnable, prepare, unexpected
 from durable.flow.steps.taking import Take
@@ -46,6 +47,8 @@ def turn(
     note: Note,
     take: Take | None = None,
     company: Company = Company.ALONE,
+    idle: int | None = None,
+    told: Told | None = None,
 ) -> TurnReport:
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
 
@@ -54,19 +57,42 @@ def turn(
     that kills its process leaves its name there. Any error drops every coroutine of the batch and is raised; retryable
     ones are tried again, from cold, before that. Workflows with counted poison turns are turned alone. With `take`,
     staged rows may be deliveries of this process from the beginning; the report has them. In
-    company, others may have in memory what this process would replay: that is left to them for a moment.
+    company, others may have in memory what this process would replay: that is left to them for a moment. Of workflows
+    for which there is no room in memory, only as many begin as this process has slots `idle` (None: enough), or when
+    they have waited for `START_WAIT_FOR`. `told` has seen which of those in memory have something due.
     """
     # What an error has dropped from memory here is in nobody else's: a second try leaves nothing to others.
     tries = iter([company])
-    return transaction.retried(lambda: _turn_once(cache, queues, limit, note, take, company=next(tries, Company.ALONE)))
+    return transaction.retried(
+        lambda: _turn_once(
+            cache,
+            queues,
+            limit,
+            note,
+            take,
+            company=next(tries, Company.ALONE),
+            idle=limit if idle is None else idle,
+            told=told,
+        )
+    )
 
 
 def _turn_once(
-    cache: Cache, queues: tuple[str, ...] | None, limit: int, note: Note, take: Take | None, *, company: Company
+    cache: Cache,
+    queues: tuple[str, ...] | None,
+    limit: int,
+    note: Note,
+    take: Take | None,
+    *,
+    company: Company,
+    idle: int,
+    told: Told | None,
 ) -> TurnReport:
     if take is not None and (found := transaction.reading(take.found)):
         return TurnReport(taken=tuple(found))
-    choice = transaction.reading(partial(choosing.choose, cache=cache, queues=queues, limit=limit, company=company))
+    choice = transaction.reading(
+        partial(choosing.choose, cache=cache, queues=queues, limit=limit, company=company, idle=idle, told=told)
+    )
     candidates = list(choice.waited)
     report = TurnReport()
     # Preparing costs more than looking: the second half is prepared only when others hold all of the first.
@@ -77,7 +103,7 @@ def _turn_once(
         candidates = [owner for owner in candidates if owner not in done_with]
     if take is not None:
         take.settled()
-    return TurnReport(left=len(choice.left)) if report == TurnReport() else report
+    return TurnReport(left=len(choice.left), held=choice.held) if report == TurnReport() else report
 
 
 def _turn_some(
@@ -109,7 +135,9 @@ def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
     """After the commit: keep what stands where its history stands, and what was prepared and not touched; drop the
     rest.
     """
+    at = plans[0].at if plans else clock.host_now()
     planned = {plan.workflow.id: plan for plan in plans}
+    kept = []
     for owner, execution in list(batch.executions.items()):
         plan = planned.get(owner)
         if plan is None:
@@ -117,8 +145,11 @@ def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
         else:
             keeps = plan.execution is execution and plan.closing is None and execution.last_seq == plan.last_seq
         if keeps and owner not in batch.verdicts:
-            cache.put(batch.executions.pop(owner))
+            del batch.executions[owner]
+            if plan is not None or owner not in cache:
+                kept.append((execution, batch.used_at.get(owner, at)))
     batch.drop(cache)
+    cache.put_all(kept, at=at)
 
 
 def _turn(

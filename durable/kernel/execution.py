@@ -139,6 +139,11 @@ class Execution:
         )
 
     @property
+    def awaits_activities(self) -> bool:
+        """Whether the outcome of any activity is still to be fed."""
+        return bool(self.calls.open)
+
+    @property
     def now(self) -> datetime | None:
         """The time of the last input that was fed; None before the first."""
         return self.loop.now if self.loop.main is not None else None

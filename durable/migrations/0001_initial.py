@@ -330,7 +330,11 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='message',
-            index=models.Index(condition=models.Q(('parked', False)), fields=['visible_at', 'id'], name='durable_message_due'),
+            index=models.Index(condition=models.Q(('parked', False), models.Q(('kind', 'start'), _negated=True)), fields=['visible_at', 'id'], name='durable_message_due'),
+        ),
+        migrations.AddIndex(
+            model_name='message',
+            index=models.Index(condition=models.Q(('parked', False), ('kind', 'start')), fields=['visible_at', 'id'], name='durable_message_start'),
         ),
         migrations.AddConstraint(
             model_name='message',

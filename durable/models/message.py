@@ -14,7 +14,8 @@ class Message(models.Model):
 
     Inserted by start, acknowledge, dead-letter, signal and cancel; removed by the turn that consumed it. Parked while
     the workflow is paused or blocked, and for good once it has ended: a signal or a request to cancel that was accepted
-    and that nobody has read stays here, for people to see. Starts and results go with the end.
+    and that nobody has read stays here, for people to see. Starts and results go with the end. Starts have an index of
+    their own: a backlog of them must not stand between a turn and what goes on.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -39,7 +40,16 @@ class Message(models.Model):
         ]
         indexes = [
             models.Index(fields=["workflow", "visible_at", "id"], name="durable_message_of_workflow"),
-            models.Index(fields=["visible_at", "id"], condition=Q(parked=False), name="durable_message_due"),
+            models.Index(
+                fields=["visible_at", "id"],
+                condition=Q(parked=False) & ~Q(kind=MessageKind.START.value),
+                name="durable_message_due",
+            ),
+            models.Index(
+                fields=["visible_at", "id"],
+                condition=Q(parked=False) & Q(kind=MessageKind.START.value),
+                name="durable_message_start",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -3,51 +3,116 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.store import sql
+from durable.store.messages import BEGUN, START
 
-_DUE = """
-SELECT workflow_id, {told_for} FROM (
-    SELECT m.workflow_id, m.visible_at FROM durable_message m{join}
-    WHERE NOT m.parked AND m.visible_at <= {now}{of_message}
-    ORDER BY m.visible_at, m.id LIMIT {messages}
-) AS told GROUP BY workflow_id
+
+class Due(NamedTuple):
+    """A workflow with something to turn for, and for how many seconds it has waited. `messages` are those that the look
+    has met, 0 for a wake-up or a start. Not begun: all of this waits for its first turn.
+    """
+
+    owner: uuid.UUID
+    waited: float
+    messages: int
+    begun: bool
+
+
+# A signal may come before the first turn: whether a workflow has begun is asked of its row, when its messages are
+# counted already. Asked of each message, a backlog of such would be walked through again and again.
+_OWNERS = """
+SELECT told.owner, told.waited, told.messages, w.last_seq > w.lease_seq FROM (
+    SELECT workflow_id AS owner, {told_for} AS waited, count(*) AS messages FROM (
+        SELECT m.workflow_id, m.visible_at FROM durable_message m{join}
+        WHERE NOT m.parked AND {begun} AND m.visible_at <= {now}{of_message}
+        ORDER BY m.visible_at, m.id LIMIT {messages}
+    ) AS latest GROUP BY workflow_id
+) AS told LEFT JOIN durable_workflow w ON w.id = told.owner
 UNION ALL
-SELECT id, {woken_for} FROM (
+SELECT id, {woken_for}, 0, true FROM (
     SELECT id, wake_at FROM durable_workflow
     WHERE wake_at IS NOT NULL AND wake_at <= {now}{of_timer}
     ORDER BY wake_at LIMIT {timers}
 ) AS woken
+UNION ALL
+SELECT workflow_id, {start_for}, 0, false FROM (
+    SELECT m.workflow_id, m.visible_at FROM durable_message m{join}
+    WHERE NOT m.parked AND {start} AND m.visible_at <= {now}{of_message}
+    ORDER BY m.visible_at, m.id LIMIT {starts}
+) AS starts
 """
 
 
 def owners(
-    connection: BaseDatabaseWrapper, *, messages: int, timers: int, queues: tuple[str, ...] | None
-) -> list[tuple[uuid.UUID, float]]:
-    """Workflows with a due message that is not parked, or whose `wake_at` has come, each with the seconds since then;
-    looked for at most `messages` messages and `timers` wake-ups deep, earliest first. One may come twice. One
+    connection: BaseDatabaseWrapper, *, messages: int, timers: int, starts: int, queues: tuple[str, ...] | None
+) -> list[Due]:
+    """Workflows with a due message that is not parked, or whose `wake_at` has come; looked for at most `messages`
+    messages, `timers` wake-ups and `starts` starts deep, each earliest first. One may come several times. One
     statement, no locks.
     """
     now, now_params = clock.now_sql(connection)
     join = of_message = of_timer = ""
     told, woken = [*now_params, *now_params], [*now_params, *now_params]
+    started = list(told)
     if queues is not None:
         join = " JOIN durable_workflow w ON w.id = m.workflow_id"
         condition, params = sql.among(connection, "w.queue", queues)
-        of_message, told = f" AND {condition}", [*told, *params]
+        of_message, told, started = f" AND {condition}", [*told, *params], [*started, *params]
         condition, params = sql.among(connection, "queue", queues)
         of_timer, woken = f" AND {condition}", [*woken, *params]
-    statement = _DUE.format(
+    statement = _OWNERS.format(
         told_for=sql.seconds_since(connection, "min(visible_at)", now),
         woken_for=sql.seconds_since(connection, "wake_at", now),
+        start_for=sql.seconds_since(connection, "visible_at", now),
         now=now,
+        begun=BEGUN,
+        start=START,
         join=join,
         of_message=of_message,
         of_timer=of_timer,
         messages=int(messages),
         timers=int(timers),
+        starts=int(starts),
     )
-    return [(sql.as_uuid(owner), seconds) for owner, seconds in sql.fetch(connection, statement, [*told, *woken])]
+    return _fetch(connection, statement, [*told, *woken, *started])
+
+
+_AMONG = """
+SELECT m.workflow_id, {told_for} AS waited, count(*), true FROM durable_message m
+WHERE {of_message} AND m.visible_at <= {now} AND NOT m.parked GROUP BY m.workflow_id
+UNION ALL
+SELECT id, {woken_for}, 0, true FROM durable_workflow WHERE {of_timer} AND wake_at IS NOT NULL AND wake_at <= {now}
+ORDER BY waited DESC LIMIT {limit}
+"""
+
+
+def among(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID], *, limit: int) -> list[Due]:
+    """Those of the (begun) workflows that have something to turn for, however much else is due: the `limit` that have
+    waited longest. One may come twice. One statement, no locks.
+    """
+    ids = list(workflow_ids)
+    now, params = clock.now_sql(connection)
+    of_message, told = sql.among(connection, "m.workflow_id", ids)
+    of_timer, woken = sql.among(connection, "id", ids)
+    statement = _AMONG.format(
+        told_for=sql.seconds_since(connection, "min(m.visible_at)", now),
+        woken_for=sql.seconds_since(connection, "wake_at", now),
+        now=now,
+        of_message=of_message,
+        of_timer=of_timer,
+        limit=int(limit),
+    )
+    return _fetch(connection, statement, [*params, *told, *params, *params, *woken, *params])
+
+
+def _fetch(connection: BaseDatabaseWrapper, statement: str, params: sql.Params) -> list[Due]:
+    return [
+        Due(sql.as_uuid(owner), waited, messages, begun is None or bool(begun))
+        for owner, waited, messages, begun in sql.fetch(connection, statement, params)
+    ]

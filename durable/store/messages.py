@@ -41,6 +41,10 @@ class DueMessage:
     created_at: datetime
 
 
+BEGUN = "NOT (m.kind = 'start')"
+START = "m.kind = 'start'"
+"""Which messages, of `durable_message m`. On SQLite an index serves only what is spelled like its condition."""
+
 _GIVEN = sql.RowSet(
     [("workflow_id", "uuid"), ("lease", "int"), ("kind", "text"), ("ordinal", "int"), ("payload", "text")]
 )
@@ -201,15 +205,19 @@ def take(
 
 def keep_late(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> list[tuple[uuid.UUID, str]]:
     """Park what came to these (locked) workflows after they had ended: sent in a transaction that was open meanwhile.
-    Returns (workflow, kind) of each. One statement; what was parked before is not looked at.
+    Returns (workflow, kind) of each. One statement; what was parked before is not looked at: starts and the others that
+    are not parked have an index each.
     """
     if not workflow_ids:
         return []
-    condition, params = sql.among(connection, "workflow_id", workflow_ids)
+    condition, params = sql.among(connection, "m.workflow_id", workflow_ids)
+    due = " UNION ALL ".join(
+        f"SELECT m.id FROM durable_message m WHERE NOT m.parked AND {which} AND {condition}" for which in (BEGUN, START)
+    )
     rows = sql.fetch(
         connection,
-        f"UPDATE durable_message SET parked = true WHERE NOT parked AND {condition} RETURNING workflow_id, kind",
-        params,
+        f"UPDATE durable_message SET parked = true WHERE id IN ({due}) RETURNING workflow_id, kind",
+        [*params, *params],
     )
     return [(sql.as_uuid(row[0]), row[1]) for row in rows]
 

@@ -15,6 +15,7 @@ from durable.models import FailedAttempt, OutboxRow, Worker, Workflow
 from durable.models.fields import moment_from_database
 from durable.outcomes import Failure, OutboxStatus, Snapshot, WorkflowStatus
 from durable.store import sql
+from durable.store.messages import BEGUN, START
 
 _MANY = 1_000
 """Ids in one statement; SQLite's parameters have a limit."""
@@ -211,9 +212,12 @@ def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None) -> l
     statements = [
         (f"{rows_due.format(which='NOT suspect', mine=condition)} ORDER BY visible_after LIMIT 1", params),
         (f"{rows_due.format(which='suspect', mine=condition)} ORDER BY visible_after LIMIT 1", params),
-        (
-            f"SELECT m.visible_at FROM durable_message m{join} WHERE NOT m.parked AND {owned} ORDER BY 1 LIMIT 1",
-            owned_params,
+        *(
+            (
+                f"SELECT m.visible_at FROM durable_message m{join} WHERE NOT m.parked AND {which} ORDER BY 1 LIMIT 1",
+                owned_params,
+            )
+            for which in (f"{BEGUN} AND {owned}", f"{START} AND {owned}")
         ),
         (
             f"SELECT wake_at FROM durable_workflow WHERE wake_at IS NOT NULL AND {condition} ORDER BY wake_at LIMIT 1",
@@ -265,19 +269,22 @@ def due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
 
 def turns_due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
     """Workflows that can run now, by queue: a message that is not parked has come, or their wake-up. At most
-    `COUNT_CAP` messages and as many wake-ups are looked at.
+    `COUNT_CAP` messages, as many starts and as many wake-ups are looked at.
     """
     now, params = clock.now_sql(connection)
     rows = sql.fetch(
         connection,
         f"SELECT queue, count(DISTINCT id), {sql.moment(connection, 'min(due)')} FROM ("
-        "SELECT w.queue, w.id, m.visible_at AS due FROM ("
-        f"SELECT workflow_id, visible_at FROM durable_message WHERE NOT parked AND visible_at <= {now} "
-        f"ORDER BY visible_at LIMIT {COUNT_CAP}) AS m JOIN durable_workflow w ON w.id = m.workflow_id "
-        "UNION ALL SELECT queue, id, wake_at FROM ("
+        + "".join(
+            "SELECT w.queue, w.id, m.visible_at AS due FROM (SELECT workflow_id, visible_at FROM durable_message m "
+            f"WHERE NOT parked AND {which} AND visible_at <= {now} ORDER BY visible_at LIMIT {COUNT_CAP}) AS m "
+            "JOIN durable_workflow w ON w.id = m.workflow_id UNION ALL "
+            for which in (BEGUN, START)
+        )
+        + "SELECT queue, id, wake_at FROM ("
         f"SELECT queue, id, wake_at FROM durable_workflow WHERE wake_at IS NOT NULL AND wake_at <= {now} "
         f"ORDER BY wake_at LIMIT {COUNT_CAP}) AS woken) AS due GROUP BY queue ORDER BY queue",
-        [*params, *params],
+        [*params, *params, *params],
     )
     found = []
     for queue, due, oldest in rows:

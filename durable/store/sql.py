@@ -142,7 +142,7 @@ def as_uuid(value: Any) -> uuid.UUID:
     return value if isinstance(value, uuid.UUID) else _parsed(value)
 
 
-@lru_cache(maxsize=1024)  # the rows of one statement name the same few workflows again and again
+@lru_cache(maxsize=8192)  # the same workflows are named again and again, by statement after statement
 def _parsed(text: str) -> uuid.UUID:
     return uuid.UUID(text)
 

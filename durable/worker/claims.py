@@ -58,6 +58,7 @@ class Claims:
         leases: Leases,
         pace: Pace,
         ready: Event,
+        hungry: Callable[[], None] = lambda: None,
     ) -> None:
         self._worker = worker
         self._queues = queues
@@ -67,6 +68,8 @@ class Claims:
         self._leases = leases
         self._pace = pace
         self._ready = ready
+        self._tell_hungry = hungry
+        self._hungry = True
         self._hinted = False
         self._suspect_is_out = False
         self._looked_at = 0.0
@@ -150,6 +153,17 @@ class Claims:
             return self._reserved
 
     @property
+    def idle(self) -> int | None:
+        """How many slots nothing is there for, as far as the last claim has seen; None: all of them. From any thread.
+
+        What has ended counts until it is acknowledged: until then its workflow can not ask for more.
+        """
+        in_flight = self._leases.count
+        if not in_flight:
+            return None
+        return max(0, self._handlers.size - in_flight) if self._hungry else 0
+
+    @property
     def room(self) -> int:
         """How many more deliveries are wanted now; 0 while enough of them wait for a slot. From any thread."""
         ahead = self._handlers.ahead
@@ -173,9 +187,13 @@ class Claims:
             self._nothing_else_due = False  # not known again before this claim has ended
             self._turned_away = room <= 0 and self._reserved > 0
         if room <= 0:
+            self._hungry = False
             return self._wait_for_slots(now)
         found = self._hold(lambda: self._claim(room))
         self._nothing_else_due = found < room
+        was_hungry, self._hungry = self._hungry, found < room
+        if self._hungry and not was_hungry:
+            self._tell_hungry()
         if found:
             self._waiting_since = now
             return self._pace.worked()

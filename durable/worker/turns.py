@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from durable.flow import turn
-from durable.flow.steps.choosing import LEFT_FOR
+from durable.flow.steps.choosing import LEFT_FOR, Told
 from durable.kernel.cache import Cache
 from durable.outcomes import Claim, Company, TurnReport
 from durable.worker.claims import Claims
@@ -51,6 +51,7 @@ class Turns:
         self._ready = ready
         self._closed = closed
         self._company = company
+        self.told = Told()
         self._running: tuple[uuid.UUID, float] | None = None
 
     def hanging(self, seconds: float) -> uuid.UUID | None:
@@ -76,6 +77,8 @@ class Turns:
                 note=self._noted,
                 take=self._take,
                 company=self._company(),
+                idle=self._claims.idle,
+                told=self.told,
             )
             taken = report.taken
         finally:
@@ -87,7 +90,7 @@ class Turns:
             self._closed(report.closed)
         if report.staged != len(taken):  # or it is not known: what a former step took is all that it answers
             self._staged()
-        if report.left:
+        if report.left or report.held:
             return min(LEFT_FOR, self._pace.idle())
         return self._pace.idle() if report == TurnReport() else self._pace.worked()
 

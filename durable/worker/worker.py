@@ -120,6 +120,7 @@ class Worker:
             leases=self.leases,
             pace=self._pace(),
             ready=self.ready,
+            hungry=self._turn_wake.ring,
         )
         self.turns = Turns(
             queues=self._queues,
@@ -345,4 +346,5 @@ class Worker:
             case _:
                 pass
         if not delivery.claim.single:
+            self.turns.told.add(delivery.claim.workflow_id)
             self._turn_wake.ring()

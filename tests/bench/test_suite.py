@@ -28,6 +28,7 @@ TINY = Sizes(
     sequence=3,
     processes=1,
     backlog=6,
+    live=1,
     plain_for=0.001,
 )
 
@@ -47,7 +48,7 @@ def test_every_stated_figure_is_measured_and_nothing_is_left_in_the_projects_dat
     assert len(set(names)) == len(names)
     assert all(figure.value > 0 for figure in findings.figures if not figure.name.startswith("pick-up"))
     assert all(figure.value >= 0 for figure in findings.figures)
-    assert len(told) == 6
+    assert len(told) == 7
     with connections["default"].cursor() as cursor:
         cursor.execute("SELECT count(*) FROM durable_workflow")
         assert cursor.fetchone()[0] == 0

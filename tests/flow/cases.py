@@ -42,6 +42,13 @@ async def signalled() -> Any:
     return await durable.wait_for_signal("go")
 
 
+@workflow(name="cases.signals")
+async def signals(count: int) -> int:
+    for _ in range(count):
+        await durable.wait_for_signal("go")
+    return count
+
+
 @workflow(name="cases.limited")
 async def limited(seconds: int) -> str:
     try:

@@ -49,9 +49,10 @@ class Driver:
         assert enqueue.enqueue([new]) == [Started(workflow_id)]
         return workflow_id
 
-    def turn(self, limit: int = 50) -> TurnReport:
+    def turn(self, limit: int = 50, *, idle: int | None = None) -> TurnReport:
         """One batch of turns."""
-        return turn.turn(cache=self.cache, queues=None, limit=limit, note=self.noted.append, company=self.company)
+        note = self.noted.append
+        return turn.turn(cache=self.cache, queues=None, limit=limit, note=note, company=self.company, idle=idle)
 
     def claim(self, limit: int = 50, lease_for: timedelta = LEASE) -> list[Claim]:
         """Claim what is due."""

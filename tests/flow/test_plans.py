@@ -26,7 +26,7 @@ on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQ
 DUE, OTHERS = 20_000, 20_000
 
 _PLANNED = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)\b", re.IGNORECASE)
-_GIVEN = re.compile(r"SCAN (json_each|given|told|woken|\(subquery|value)")
+_GIVEN = re.compile(r"SCAN (json_each|given|told|latest|woken|starts|\(subquery|value)")
 
 
 def _lines(statement: str) -> list[str]:

@@ -89,7 +89,7 @@ def test_what_was_sent_before_the_end_and_committed_after_it_is_kept(
     assert [m.kind for m in look.unread(workflow_id)] == [kind]
     assert history(workflow_id) == ended
     assert listed(workflow_id) == []
-    assert due.owners(connection, messages=10, timers=10, queues=None) == []
+    assert due.owners(connection, messages=10, timers=10, starts=10, queues=None) == []
 
 
 @on_sqlite

@@ -44,4 +44,4 @@ def machine(transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPat
 
 def _in_one_order(owners: Callable[..., Any]) -> Callable[..., Any]:
     """Those that are due at the same instant, by age. The database answers them in any order."""
-    return lambda *args, **named: sorted(owners(*args, **named), key=lambda entry: (-entry[1], entry[0].int))
+    return lambda *args, **named: sorted(owners(*args, **named), key=lambda one: (-one.waited, one.owner.int))

@@ -77,7 +77,12 @@ class Floor:
             leases=self.leases,
             pace=Pace(timedelta(seconds=1)),
             ready=self.ready,
+            hungry=self._hunger,
         )
+        self.hungry = 0
+
+    def _hunger(self) -> None:
+        self.hungry += 1
 
     def _claim(self, *, limit: int, **rest: Any) -> list[Claim]:
         self.limits.append(limit)
@@ -353,3 +358,43 @@ def test_a_stop_knows_what_turns_under_way_have_taken(floor: Floor) -> None:
     assert [delivery.claim.row_id for delivery in floor.leases.all()] == [7]
     floor.claims.step()
     assert floor.claims.reserve() == 0
+
+
+def test_slots_are_idle_when_a_claim_has_left_nothing_for_them(floor: Floor) -> None:
+    assert floor.claims.idle is None
+    floor.ordinary = [claim(1), claim(2)]
+    floor.claims.step()
+    assert floor.claims.idle == 1
+    floor.ordinary = [claim(3), claim(4), claim(5)]
+    floor.claims.step()
+    assert floor.claims.idle == 0
+    floor.end(1, 2, 3)
+    assert floor.claims.idle is None
+
+
+def test_what_has_not_been_acknowledged_keeps_its_slot_at_work(floor: Floor) -> None:
+    """Only then can its workflow ask for more."""
+    floor.ordinary = [claim(1), claim(2)]
+    floor.claims.step()
+    floor.slots.running.clear()
+    assert floor.claims.idle == 1
+
+
+def test_slots_are_not_idle_before_a_claim_has_looked(floor: Floor) -> None:
+    """What became free a moment ago is for what is due already."""
+    floor.ordinary = [claim(row) for row in range(1, 7)]
+    floor.claims.step()
+    floor.end(1)
+    assert floor.claims.idle == 0
+    floor.claims.step()
+    assert floor.claims.idle == 0
+
+
+def test_it_rings_for_more_once_when_there_is_no_more(floor: Floor) -> None:
+    floor.ordinary = [claim(row) for row in range(1, 6)]
+    floor.claims.step()
+    floor.end(1, 2, 3)
+    assert floor.hungry == 0
+    for _ in range(3):
+        floor.claims.step()
+    assert floor.hungry == 1

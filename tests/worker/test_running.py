@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -25,6 +26,19 @@ def test_a_workflow_runs_to_its_end(plant: Plant) -> None:
     found = plant.look(workflow_id)
     assert (found.status, found.result) == (WorkflowStatus.COMPLETED, '["a-0","a-1","a-2"]')
     assert plant.labels() == ["a-0", "a-1", "a-2"]
+
+
+@pytest.mark.parametrize("cached", [1, 3])
+def test_more_workflows_than_find_room_in_memory_come_to_their_end_without_waiting(
+    plant: Plant, settings: Any, cached: int
+) -> None:
+    """A start waits for those that keep the slots at work; a burst never waits for the bound."""
+    settings.DURABLE = {**settings.DURABLE, "CACHED_WORKFLOWS": cached, "START_WAIT_FOR": timedelta(days=1)}
+    asleep = [plant.start(workflows.sleep) for _ in range(5)]
+    ids = [plant.start(workflows.three, f"w{at}") for at in range(20)]
+    plant.burst()
+    assert {plant.look(workflow_id).status for workflow_id in ids} == {WorkflowStatus.COMPLETED}
+    assert [plant.history(workflow_id)[-1] for workflow_id in asleep] == [EventType.WORKFLOW_BEGUN] * 5
 
 
 def test_a_fan_out_wider_than_the_slots_runs_each_once(plant: Plant) -> None:

@@ -1,24 +1,55 @@
-"""Who gets the next turns: what waits longest, but rather what is in memory here than what may be in another process's.
+"""Who gets the next turns: what has begun before what has not, what is in memory before what would have to be replayed.
 
-Several processes look for the same due workflows. One that replays what another has in memory works for nothing: the
-other one turns it meanwhile, or has to replay it the next time. So what would have to be replayed is left for a moment
-to whoever has it, and nothing is overtaken by more than `WARM_IS_WORTH`.
+A workflow costs least while it is in memory. So those that are there go on, and leave, before others come in; all are
+bounded, so that nothing starves. In each batch, in this order:
+
+1. up to half of it: starts that have waited for `START_WAIT_FOR`; in a fifth, what was overtaken for `OVERTAKEN_FOR`;
+2. a few that would have to be replayed (`COLD_SHARE`): a signal for a sleeping workflow is not the last to come;
+3. what is in memory;
+4. what has begun and would have to be replayed, then the rest of 1, then starts. Of what was not overtaken for so long,
+   only as many as there is room for in memory beside the ones at work, or slots that nothing is there for.
+
+Beside other workers, what would have to be replayed is left for a moment to whoever has it in memory: one that replays
+what another has works for nothing.
 """
 
 from __future__ import annotations
 
 import uuid
+from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
+from durable.conf import settings
 from durable.kernel.cache import Cache
 from durable.outcomes import Company
 from durable.store import due
+from durable.store.due import Due
 
-WARM_IS_WORTH = 5.0
-"""Seconds of waiting. What is in memory comes before what has waited up to so much longer."""
+OVERTAKEN_FOR = 30.0
+"""Seconds for which what would have to be replayed lets what is in memory go first."""
+
+COLD_SHARE = 20
+"""One of so many places of a batch is for what would have to be replayed, however much is due that is in memory."""
+
+OVERTAKEN_SHARE = 5
+"""The same, for what was overtaken for so long."""
+
+ASK_FOR_ALL = 16
+"""Where looks do not reach what is in memory, every so manieth asks for all of that, the others only for those for
+which this process has just acknowledged something.
+"""
+
+HINTS = 4_096
+"""So many of those are known at most; the oldest are forgotten, and found by a look for all."""
+
+DEEPER = (1, 8, 64)
+"""How many times deeper each further look goes, when the one before it met too few workflows: all that was due belonged
+to a few of them, or to workflows that have not begun.
+"""
 
 LEFT_FOR = 0.1
 """Seconds for which what has to be replayed is left to whoever may have it in memory."""
@@ -27,12 +58,46 @@ LEFT_BESIDE_OTHERS_FOR = 0.3
 """The same, in a batch that has something else to do."""
 
 
+class Told:
+    """Workflows for which this process has just acknowledged something: most of what is due, and without a look.
+
+    A hint. `add` from any thread, the rest on the turn thread.
+    """
+
+    def __init__(self) -> None:
+        self._owners: deque[uuid.UUID] = deque(maxlen=HINTS)
+        self._looks = 0
+
+    def add(self, owner: uuid.UUID) -> None:
+        """Something is due for this one."""
+        self._owners.append(owner)
+
+    def forget(self) -> None:
+        """A look has just met all that is due."""
+        self._owners.clear()
+
+    def take(self, cache: Cache, *, limit: int) -> list[uuid.UUID]:
+        """The first of those that are in memory; from time to time, all that is in memory. Add again what is due."""
+        self._looks += 1
+        if self._looks % ASK_FOR_ALL == 0:
+            return cache.ids
+        taken: dict[uuid.UUID, None] = {}
+        while self._owners and len(taken) < limit:
+            owner = self._owners.popleft()
+            if owner in cache:
+                taken[owner] = None
+        return list(taken)
+
+
 @dataclass(slots=True)
 class Choice:
-    """Candidates in the order of their turns, each with the seconds for which it has waited."""
+    """Candidates in the order of their turns, each with the seconds for which it has waited. So many were `held` until
+    there is room.
+    """
 
     waited: dict[uuid.UUID, float]
     leaves: bool
+    held: int = 0
     left: set[uuid.UUID] = field(default_factory=set)
 
     def leave(self, cold: list[uuid.UUID], *, of: int) -> set[uuid.UUID]:
@@ -47,21 +112,91 @@ class Choice:
         return young
 
 
+@dataclass(slots=True)
+class _Found:
+    """Who is due, each with the seconds for which it has waited, who has waited longest first."""
+
+    warm: dict[uuid.UUID, float]
+    cold: dict[uuid.UUID, float]
+    starts: dict[uuid.UUID, float]
+
+
 def choose(
-    connection: BaseDatabaseWrapper, cache: Cache, *, queues: tuple[str, ...] | None, limit: int, company: Company
+    connection: BaseDatabaseWrapper,
+    cache: Cache,
+    *,
+    queues: tuple[str, ...] | None,
+    limit: int,
+    company: Company,
+    idle: int,
+    told: Told | None = None,
 ) -> Choice:
     """Twice as many as a batch has, so that what others hold does not hide the rest. Alone, a worker leaves nothing to
-    others, and only the waiting counts. Under a frozen clock no wait would end, so nothing is left either.
+    others. Under a frozen clock no wait would end, so nothing is left either.
+
+    One statement; one more where more is due than it looks at and too little of it is in memory; up to two more where
+    what is due belongs to very few.
     """
-    waited: dict[uuid.UUID, float] = {}
-    for owner, seconds in due.owners(connection, messages=limit * 4, timers=limit * 2, queues=queues):
-        waited[owner] = max(seconds, waited.get(owner, 0.0))
+    leaves = company is Company.OTHERS and cache.max_count > 0 and not clock.is_frozen()
+    found = _look(connection, cache, queues, limit, told)
+    # For as many as there is room for beside those at work, or as there are slots without work; where nothing is kept,
+    # nothing is gained by waiting.
+    room = max(idle, cache.room) if cache.max_count else limit * 2
+    chosen = _in_order(found, limit, room, settings.start_wait_for.total_seconds())
+    held = 0 if len(chosen) >= limit else len(found.cold) + len(found.starts) - sum(o not in found.warm for o in chosen)
+    return Choice(chosen, leaves=leaves, held=held)
 
-    others = company is Company.OTHERS
 
-    def rank(owner: uuid.UUID) -> float:
-        return waited[owner] + (WARM_IS_WORTH if others and owner in cache else 0.0)
+def _look(
+    connection: BaseDatabaseWrapper, cache: Cache, queues: tuple[str, ...] | None, limit: int, told: Told | None
+) -> _Found:
+    in_memory: list[Due] | None = None
+    found = _Found({}, {}, {})
+    for times in DEEPER:
+        depth = limit * 4 * times
+        looked = due.owners(connection, messages=depth, timers=limit * 2, starts=limit * 2, queues=queues)
+        found = _divided(cache, looked)
+        met = sum([one.messages for one in looked])
+        if met < depth and sum([one.begun and not one.messages for one in looked]) < limit * 2:
+            if told is not None:
+                told.forget()
+            break
+        if in_memory is None:
+            wants = len(found.warm) < limit and len(cache)
+            asked = [] if not wants else cache.ids if told is None else told.take(cache, limit=limit * 2)
+            in_memory = due.among(connection, asked, limit=limit * 2) if asked else []
+            if told is not None:
+                for one in in_memory:
+                    told.add(one.owner)
+        found = _divided(cache, [*looked, *in_memory])
+        if met < depth or len(found.warm) + len(found.cold) >= limit:
+            break
+    return found
 
-    chosen = sorted(waited, key=rank, reverse=True)[: limit * 2]
-    leaves = others and cache.max_count > 0 and not clock.is_frozen()
-    return Choice(waited={owner: waited[owner] for owner in chosen}, leaves=leaves)
+
+def _divided(cache: Cache, looked: list[Due]) -> _Found:
+    found = _Found({}, {}, {})
+    for owner, waited, _, begun in sorted(looked, key=lambda one: one.waited, reverse=True):
+        # Of one that has not begun and is there for another reason, its time is up, or somebody wants it to look.
+        part = found.warm if owner in cache else found.cold if begun else found.starts
+        part.setdefault(owner, waited)
+    for owner in found.starts.keys() & found.cold.keys():
+        del found.starts[owner]
+    return found
+
+
+def _in_order(found: _Found, limit: int, room: int, start_bound: float) -> dict[uuid.UUID, float]:
+    """The candidates, each once."""
+    overtaken = [entry for entry in found.cold.items() if entry[1] >= OVERTAKEN_FOR]
+    overtaken = overtaken[: max(1, limit // OVERTAKEN_SHARE)]
+    overtaken += [entry for entry in found.starts.items() if entry[1] >= start_bound]
+    overtaken.sort(key=lambda entry: entry[1], reverse=True)
+    order = dict(overtaken[: (limit + 1) // 2])
+    few = min(limit, len(found.warm) + COLD_SHARE) // COLD_SHARE
+    cold = [entry for entry in found.cold.items() if entry[0] not in order]
+    order.update(cold[:few])
+    order.update(found.warm)
+    order.update(cold[few:][:room])
+    order.update(overtaken)
+    order.update(islice(found.starts.items(), max(0, room - len(cold[few:]))))
+    return dict(islice(order.items(), limit * 2))

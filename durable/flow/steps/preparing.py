@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -40,6 +41,8 @@ class Batch:
     unknown: set[uuid.UUID] = field(default_factory=set)
     overran: list[uuid.UUID] = field(default_factory=list)
     terms: dict[str, Terms] = field(default_factory=dict)
+    used_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
+    """When those that were replayed have last got on."""
 
     def drop(self, cache: Cache) -> None:
         """Close every execution that is still in here, and take it from the cache."""
@@ -143,6 +146,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
     )
     batch.executions[workflow.id] = execution
     batch.seen[workflow.id] = events[-1].seq
+    batch.used_at[workflow.id] = events[-1].recorded_at
     if not any(event.type in _BEGUN for event in events):
         return
     note(workflow.id)

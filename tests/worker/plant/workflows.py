@@ -23,6 +23,12 @@ async def fan(label: str, width: int) -> int:
     return len(await asyncio.gather(*(activities.note.execute(f"{label}-{at}") for at in range(width))))
 
 
+@workflow(name="plant.sleep")
+async def sleep() -> None:
+    """For days."""
+    await durable.sleep(500_000)
+
+
 @workflow(name="plant.hang")
 async def hang() -> None:
     """A callback that never comes back, and uses no CPU time that a limit could see."""
