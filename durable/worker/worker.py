@@ -43,6 +43,8 @@ BURST_TICK = 0.02
 STUCK_AFTER = 30.0
 """Seconds after which a step of a loop that has not come back makes the worker red."""
 
+MORE_THREADS = "raise `ulimit -u`, pids.max or the memory limit"
+
 LOOKS = 4
 """How often in `POLL_FOR` the watcher looks on SQLite: a look takes some 20 microseconds and no lock."""
 
@@ -169,7 +171,11 @@ class Worker:
 
     def run(self) -> Exit:
         """Work until stopped (or, in a burst, until nothing is due), then stop in good order. Answers how it went."""
-        speaking.start()
+        try:
+            speaking.start()
+        except (RuntimeError, MemoryError) as full:
+            log.error("no_more_threads", error=str(full), cure=MORE_THREADS)
+            return Exit.MACHINE
         try:
             with unpooled.kept_out(self._alias):
                 return self._run()
@@ -213,7 +219,7 @@ class Worker:
                 loop.start()
         except (RuntimeError, MemoryError) as full:
             # Half a worker would hold rows that it never finishes. What has begun ends in good order.
-            log.error("no_more_threads", error=str(full), cure="raise `ulimit -u`, pids.max or the memory limit")
+            log.error("no_more_threads", error=str(full), cure=MORE_THREADS)
             self.stop(Exit.MACHINE)
 
     def stop(self, code: Exit = Exit.CLEAN) -> None:

@@ -20,7 +20,6 @@ from durable import clock
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from durable.worker import notes
 from durable.worker.hostclock import HostClock
-from durable.worker.loops import Loop
 from durable.worker.modes import Exit
 from durable.worker.worker import Worker
 from tests.conftest import ROOT
@@ -123,16 +122,19 @@ def test_a_worker_that_begins_with_thousands_of_open_files_works(plant: Plant, l
 # --- threads ---
 
 
-def test_a_start_without_threads_holds_nothing_and_exits_4(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refused", ["durable-outbound", "durable-ack", "durable-claim"])
+def test_a_start_without_threads_holds_nothing_and_exits_4(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
     workflow_id = plant.enqueue(activities.add, 1, 2)
-    start = Loop.start
+    start = threading.Thread.start
 
-    def refuse(loop: Loop) -> None:
-        if loop.pulse.name == "claim":
+    def refuse(thread: threading.Thread) -> None:
+        if thread.name == refused:
             raise RuntimeError("can't start new thread")
-        start(loop)
+        start(thread)
 
-    monkeypatch.setattr(Loop, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
     assert Worker().run() is Exit.MACHINE
     assert plant.row(workflow_id).status == OutboxStatus.PENDING.value
 

@@ -1,0 +1,1 @@
+"""A help desk: the app of the project."""
