@@ -174,7 +174,7 @@ class Worker:
         try:
             speaking.start()
         except (RuntimeError, MemoryError) as full:
-            log.error("no_more_threads", error=str(full), cure=MORE_THREADS)
+            log.error("start_without_threads", error=str(full), cure=MORE_THREADS)
             return Exit.MACHINE
         try:
             with unpooled.kept_out(self._alias):
@@ -219,7 +219,7 @@ class Worker:
                 loop.start()
         except (RuntimeError, MemoryError) as full:
             # Half a worker would hold rows that it never finishes. What has begun ends in good order.
-            log.error("no_more_threads", error=str(full), cure=MORE_THREADS)
+            log.error("start_without_threads", error=str(full), cure=MORE_THREADS)
             self.stop(Exit.MACHINE)
 
     def stop(self, code: Exit = Exit.CLEAN) -> None:
