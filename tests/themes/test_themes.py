@@ -18,6 +18,7 @@ from tests.browser.conftest import need_a_browser
 from tests.conftest import ROOT
 
 PACKAGES = {"unfold": "django-unfold", "grappelli": "django-grappelli", "jazzmin": "django-jazzmin"}
+pytestmark = pytest.mark.timeout(900)
 DECLARES = f"Framework :: Django :: {django.VERSION[0]}.{django.VERSION[1]}"
 
 
@@ -28,13 +29,17 @@ def fit_here() -> list[str]:
 
 def in_a_project_of(theme: str, part: str) -> str:
     """Run a part of this folder in a project with this theme; the output of what passed."""
-    environment = os.environ | {"DURABLE_TEST_THEME": theme, "DJANGO_SETTINGS_MODULE": "tests.themes.settings"}
+    environment = os.environ | {
+        "DURABLE_TEST_THEME": theme,
+        "DURABLE_TEST_THEME_PART": part,
+        "DJANGO_SETTINGS_MODULE": "tests.themes.settings",
+    }
     for name in ("DURABLE_TEST_NAME", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
         environment.pop(name, None)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", "--ds", "tests.themes.settings",
          f"tests/themes/{part}.py"],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=840, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6_000:] + done.stderr[-2_000:]
     return done.stdout
