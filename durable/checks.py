@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.apps import apps
 from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register  # noqa: A004 - Django's name
 from django.db import DEFAULT_DB_ALIAS, connections, router
-from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import problems, settings
-from durable.kernel.purity import findings
+from durable.databases import Finding, Weight, findings, pool_findings, server_findings
+from durable.kernel import purity
 from durable.kernel.registry import registry
-
-OLDEST_SQLITE = (3, 35, 0)
-"""The first with RETURNING, by which a claim learns what it got in one statement."""
-SHORTEST_TIMEOUT = 5.0
-READ_COMMITTED = "read committed"
 
 
 def install() -> None:
@@ -71,42 +65,36 @@ def check_registered(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
                 obj=definition,
                 id="durable.W005",
             )
-            for finding in findings(definition.fn)
+            for finding in purity.findings(definition.fn)
         ]
     return found
 
 
 def check_alias(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """E004, E005, E008, W001 to W004: where the rows are, as far as settings tell."""
+    """E004, E005, E008 to E010, W001 to W004, W006 to W009: where the rows are, as far as settings tell."""
     if problems():
         return []
     split = _split()
     if split:
         return split
-    connection = connections[settings.database_alias]
-    judge = _JUDGES.get(connection.vendor)
-    if judge is None:
-        return [
-            Error(
-                f"The database {connection.alias!r} is {connection.display_name}, which durable does not support.",
-                hint="Use PostgreSQL or SQLite, or name another alias in DURABLE['DATABASE'].",
-                id="durable.E008",
-            )
-        ]
-    return judge(connection)
+    found = (*findings(settings.database_alias), *pool_findings())
+    return [_message(fault) for fault in found if fault.weight is not Weight.NO_WORKER]
 
 
 def check_server(app_configs: Any, *, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """W004 again, where the server's or role's own default is not what the settings leave it at."""
+    """E009, W004 and W007 to W009 again, where the server's or role's own value is not what the settings leave."""
     if problems() or settings.database_alias not in (databases or ()):
         return []
-    connection = connections[settings.database_alias]
-    if connection.vendor != "postgresql" or "isolation_level" in connection.settings_dict["OPTIONS"]:
+    said = {(fault.id, fault.text) for fault in findings(settings.database_alias)}
+    if any(fault.weight is not Weight.WARNED for fault in findings(settings.database_alias)):
         return []
-    with connection.cursor() as cursor:
-        cursor.execute("SHOW default_transaction_isolation")
-        level: str = cursor.fetchone()[0]
-    return [] if level == READ_COMMITTED else [_isolation(connection, level)]
+    connection = connections[settings.database_alias]
+    return [_message(fault) for fault in server_findings(connection) if (fault.id, fault.text) not in said]
+
+
+def _message(fault: Finding) -> CheckMessage:
+    kind = Error if fault.weight is Weight.REFUSED else Warning
+    return kind(fault.text, hint=fault.cure, id=fault.id)
 
 
 def check_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
@@ -164,83 +152,3 @@ def _split() -> list[CheckMessage]:
             id="durable.E004",
         )
     ]
-
-
-def _judge_sqlite(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
-    import sqlite3
-
-    found: list[CheckMessage] = []
-    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        found.append(
-            Error(
-                f"SQLite {sqlite3.sqlite_version} is too old.",
-                hint="Use a Python that is linked with SQLite 3.35 or newer, or PostgreSQL.",
-                id="durable.E005",
-            )
-        )
-    alias, options = connection.alias, connection.settings_dict["OPTIONS"]
-    if str(options.get("transaction_mode") or "").upper() not in ("IMMEDIATE", "EXCLUSIVE"):
-        found.append(
-            Warning(
-                f"Transactions of the SQLite database {alias!r} do not begin IMMEDIATE: one that reads first and "
-                "writes later fails at once when another writes.",
-                hint=f"Set DATABASES[{alias!r}]['OPTIONS']['transaction_mode'] = 'IMMEDIATE'.",
-                id="durable.W001",
-            )
-        )
-    commands = str(options.get("init_command") or "")
-    modes = _MODES.findall(commands)
-    if (not modes or modes[-1].lower() != "wal") and not _in_memory(connection):
-        found.append(
-            Warning(
-                f"The SQLite database {alias!r} does not use write-ahead logging: readers and writers stop each other.",
-                hint=f"Set DATABASES[{alias!r}]['OPTIONS']['init_command'] = {_with_wal(commands)!r}.",
-                id="durable.W002",
-            )
-        )
-    if float(options.get("timeout", SHORTEST_TIMEOUT)) < SHORTEST_TIMEOUT:
-        found.append(
-            Warning(
-                f"The SQLite database {alias!r} waits for locks for {options['timeout']} s only.",
-                hint=f"Set DATABASES[{alias!r}]['OPTIONS']['timeout'] to 20, at least to {SHORTEST_TIMEOUT:.0f}.",
-                id="durable.W003",
-            )
-        )
-    return found
-
-
-_MODES = re.compile(r"\bjournal_mode\s*[=(]\s*['\"]?(\w+)", re.IGNORECASE)
-
-
-def _with_wal(commands: str) -> str:
-    """What the host has there, and ours behind it."""
-    return "; ".join([*filter(None, [commands.strip().rstrip("; ")]), "PRAGMA journal_mode=WAL"])
-
-
-def _in_memory(connection: BaseDatabaseWrapper) -> bool:
-    name = str(connection.settings_dict["NAME"])
-    return name == ":memory:" or "mode=memory" in name
-
-
-def _judge_postgresql(connection: BaseDatabaseWrapper) -> list[CheckMessage]:
-    from django.db.backends.postgresql.psycopg_any import IsolationLevel
-
-    level = connection.settings_dict["OPTIONS"].get("isolation_level")
-    if level is None or level == IsolationLevel.READ_COMMITTED:
-        return []
-    return [_isolation(connection, IsolationLevel(level).name.lower().replace("_", " "))]
-
-
-def _isolation(connection: BaseDatabaseWrapper, level: str) -> Warning:
-    return Warning(
-        f"Transactions of the database {connection.alias!r} are {level.upper()}: durable's own, and those "
-        "of yours that start workflows, will fail to serialize instead of waiting for a lock.",
-        hint="Use READ COMMITTED for the alias, and another alias for what needs more.",
-        id="durable.W004",
-    )
-
-
-_JUDGES: dict[str, Callable[[BaseDatabaseWrapper], list[CheckMessage]]] = {
-    "sqlite": _judge_sqlite,
-    "postgresql": _judge_postgresql,
-}

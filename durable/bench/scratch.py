@@ -51,9 +51,9 @@ def entered(alias: str, name: str, **changes: Any) -> Iterator[None]:
     the entry in `DATABASES`; those of `OPTIONS` are added to the project's.
     """
     before = connections.settings[alias]
+    options = {**_options(before, vendor=connections[alias].vendor), **changes.pop("OPTIONS", {})}
     connections[alias].close()
     del connections[alias]
-    options = {**_options(before), **changes.pop("OPTIONS", {})}
     connections.settings[alias] = {**before, **changes, "NAME": name, "OPTIONS": options}
     debug, django_settings.DEBUG = django_settings.DEBUG, False
     try:
@@ -82,10 +82,10 @@ def _set(value: dict[str, Any]) -> None:
     setting_changed.send(sender=scratch, setting="DURABLE", value=value, enter=True)
 
 
-def _options(database: dict[str, Any]) -> dict[str, Any]:
+def _options(database: dict[str, Any], *, vendor: str) -> dict[str, Any]:
     """The project's options; on SQLite with WAL and synchronous FULL, which is what the figures are stated for."""
     options = dict(database.get("OPTIONS", {}))
-    if "sqlite" in database["ENGINE"]:
+    if vendor == "sqlite":
         options["init_command"] = "; ".join(filter(None, [options.get("init_command", ""), _DURABLE_SQLITE]))
         options.setdefault("timeout", 20)
     return options

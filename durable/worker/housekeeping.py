@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
-from django.db import connections
+from django.db import OperationalError, connections
 
 from durable.conf import settings
+from durable.databases import Weight, server_findings
 from durable.flow import beat, poison, reconcile, settle, unblock
 from durable.kernel.registry import registry
 from durable.outcomes import Company, ReconcileReport
@@ -54,6 +55,8 @@ class Housekeeping:
         now = time.monotonic()
         if now < self._due:
             return self._due - now
+        if not self._is_ready:
+            self._see_the_server()
         # First, before anything that may have to wait: a worker that is starting, or held up, is there all the same.
         self.company = beat.beat(
             name=self._worker,
@@ -83,6 +86,17 @@ class Housekeeping:
             log.info("reconciled", rearmed=report.rearmed, dead_lettered=report.dead_lettered, settled=report.settled)
         self._found(report)
         return report
+
+    def _see_the_server(self) -> None:
+        """Tell what of the session's settings costs something. Raises `OperationalError`, in words, for one in which
+        nothing can be written: a standby may become the primary, so the worker waits.
+        """
+        found = list(server_findings(connections[settings.database_alias]))
+        for fault in found:
+            if fault.weight is Weight.REFUSED:
+                raise OperationalError(f"{fault.text} {fault.cure}")
+        for fault in found:
+            log.warning("database_setting", fault=fault.text, cure=fault.cure, check=fault.id, worker=self._worker)
 
     def _count_the_dead(self) -> list[UUID]:
         counted = self._count(poison.count)

@@ -56,6 +56,20 @@ def connect() -> None:
     """
     unpooled.keep_out(settings.database_alias)
     connect_as_the_host_does()
+    _read_committed(connections[settings.database_alias])
+
+
+def _read_committed(connection: BaseDatabaseWrapper) -> None:
+    """Let the engine's own transactions wait for locks, whatever the host wants of its own: at another level they fail
+    to serialize instead, and a result that cannot be written in five tries is given up. No statement: BEGIN says it.
+    """
+    if connection.vendor != "postgresql" or connection.in_atomic_block:
+        return
+    wrapper: Any = connection
+    level = wrapper.Database.IsolationLevel.READ_COMMITTED
+    if wrapper.connection.isolation_level is not level:
+        with connection.wrap_database_errors:
+            wrapper.connection.isolation_level = level
 
 
 def connect_as_the_host_does() -> None:

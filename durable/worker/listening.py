@@ -77,7 +77,7 @@ class Listener:
         parameters.setdefault("connect_timeout", 10)
         parameters.setdefault("tcp_user_timeout", 10_000)
         parameters.setdefault("application_name", "durable listener")
-        self._connection = wrapper.Database.connect(**parameters, autocommit=True)
+        self._connection = wrapper.Database.connect(**{**parameters, "autocommit": True})
         self._connection.execute(f'LISTEN "{CHANNEL}"')
         self._connection.execute(f'LISTEN "{self._echo}"')
         self._echo_due, self._echo_sent = 0.0, None

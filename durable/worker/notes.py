@@ -107,7 +107,11 @@ def folder_of(alias: str, place: Path | None = None) -> Path:
     Raises `OSError` when it cannot be made, `PermissionError` among them when the place belongs to somebody else.
     """
     settings = connections[alias].settings_dict
-    identity = "\n".join(str(settings[part]) for part in ("ENGINE", "NAME", "HOST", "PORT"))
+    options = settings.get("OPTIONS") or {}
+    parts = [settings[part] for part in ("ENGINE", "NAME", "HOST", "PORT")]
+    # A service file, or the driver's own parameters, may say instead which database it is.
+    parts += [options[part] for part in ("service", "dbname", "database", "host", "port") if part in options]
+    identity = "\n".join(map(str, parts))
     digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
     root = (place or Path(tempfile.gettempdir())) / f"durable-{os.getuid()}"
     for folder in (root, root / digest):

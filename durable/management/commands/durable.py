@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import Error as DjangoDatabaseError
 from django.db import InterfaceError
 
+from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, DurableError, KeyInvalid, PayloadError, StoreUnavailable, UsageError
 from durable.management.verbs import VERBS
 from durable.management.verbs.answer import Exit, WrongUsage
@@ -35,6 +36,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
+            refuse_unfit()
             answer = VERBS[options["verb"]].run(options)
         except _WRONG_USAGE as error:
             self._refuse(error, Exit.USAGE, options)

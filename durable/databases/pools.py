@@ -1,0 +1,44 @@
+"""Django's pools of connections, from which handlers draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.databases.finding import Finding, refused, warned
+
+
+def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
+    """What is to be said of the pool of a database that has one."""
+    alias, given = connection.alias, connection.settings_dict["OPTIONS"]["pool"]
+    place = f"DATABASES[{alias!r}]"
+    options = given if isinstance(given, dict) else {}
+    if connection.settings_dict["CONN_MAX_AGE"] != 0:
+        yield refused(alias, "has a pool and CONN_MAX_AGE, which Django refuses", f"Set {place}['CONN_MAX_AGE'] = 0.")
+    try:
+        from psycopg_pool import ConnectionPool
+
+        most = ConnectionPool(kwargs={}, open=False, **options).max_size
+    except ImportError:
+        yield refused(alias, "has a pool, and psycopg_pool is not installed", "pip install 'psycopg[pool]'.")
+        return
+    except (TypeError, ValueError) as error:
+        yield refused(alias, f"['OPTIONS']['pool'] is {given!r}: {error}", "See the options of psycopg_pool.")
+        return
+    if most < settings.concurrency:
+        yield warned(
+            "durable.W006",
+            f"The pool of the database {alias!r} has {most} connections at most, and a worker runs "
+            f"{settings.concurrency} handlers at once: those that use the database wait for each other, and fail when "
+            "it takes too long.",
+            f"Set {place}['OPTIONS']['pool'] = {{'max_size': {settings.concurrency}}}, or lower CONCURRENCY.",
+        )
+    if not connection.settings_dict["CONN_HEALTH_CHECKS"] and "check" not in options:
+        yield warned(
+            "durable.W006",
+            f"The pool of the database {alias!r} gives connections away unseen: after a restart of the server each of "
+            "them fails a handler.",
+            f"Set {place}['CONN_HEALTH_CHECKS'] = True.",
+        )
