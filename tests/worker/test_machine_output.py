@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,38 @@ def test_what_the_encoding_does_not_have_is_written_as_an_escape(
     assert code_of(process) == 0
     assert plant.look(workflow_id).status is WorkflowStatus.COMPLETED
     assert "\\u2603" in printed
+
+
+def verb(environment: dict[str, str], *arguments: str, stdout: int, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "manage.py", "durable", *arguments], cwd=ROOT, env=environment | more,
+        stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure_of_a_verb(subprocess_environment: dict[str, str]) -> None:
+    """As in `manage.py durable list | head -1`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = verb(subprocess_environment, "list", "--json", stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_answer_that_is_lost_on_a_full_disk_is_said(subprocess_environment: dict[str, str]) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    done = verb(subprocess_environment, "list", "--json", stdout=full)
+    os.close(full)
+    assert done.returncode == 1
+    assert "its answer could not be written: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_verb_writes_escapes_where_the_output_is_ascii(subprocess_environment: dict[str, str]) -> None:
+    ascii_only = {"PYTHONIOENCODING": "ascii:strict"}
+    done = verb(subprocess_environment, "show", "Gr\u00fc\u00dfe", "--json", stdout=subprocess.PIPE, **ascii_only)
+    assert "Traceback" not in done.stderr
+    assert "\\xfc" in done.stdout
 
 
 def test_a_terminal_that_is_gone_does_not_end_the_worker(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -15,6 +16,7 @@ from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, DurableError, KeyInvalid, PayloadError, StoreUnavailable, UsageError
 from durable.management.verbs import VERBS
 from durable.management.verbs.answer import Exit, WrongUsage
+from durable.worker import output
 
 _WRONG_USAGE = (WrongUsage, ConfigurationError, UsageError, PayloadError, KeyInvalid)
 
@@ -26,6 +28,10 @@ class Command(BaseCommand):
         "Look at workflows and operate them. Exits 0 done, 1 refused (health: not well), 2 for wrong usage, "
         "3 when the store is not available."
     )
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        output.make_sure()  # before Django takes hold of the streams
+        super().__init__(*args, **options)
 
     def add_arguments(self, parser: CommandParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
@@ -50,11 +56,7 @@ class Command(BaseCommand):
             self._refuse(error, Exit.REFUSED, options)
         except (DjangoDatabaseError, InterfaceError) as error:
             self._refuse(error, Exit.STORE, options)
-        if options["json"]:
-            self._print_json(answer.data)
-        else:
-            for line in answer.lines:
-                self.stdout.write(line)
+        self._print([_as_json(answer.data)] if options["json"] else answer.lines)
         if answer.exit is not Exit.DONE:
             sys.exit(answer.exit)
 
@@ -62,11 +64,27 @@ class Command(BaseCommand):
         """Say why on stderr, with `--json` also as data, and exit with the code."""
         said = f"The database is not available: {error}" if _is_database_error(error) else str(error)
         if options["json"]:
-            self._print_json({"error": {"code": _code_of(error), "message": said}})
+            self._print([_as_json({"error": {"code": _code_of(error), "message": said}})])
         raise CommandError(f"{said.strip()} [{_code_of(error)}]", returncode=code) from error
 
-    def _print_json(self, data: Any) -> None:
-        self.stdout.write(json.dumps(data, indent=2, ensure_ascii=False))
+    def _print(self, lines: Iterable[str]) -> None:
+        """Print on stdout. A reader that has seen enough (`| head`) changes nothing about how the verb went; an answer
+        that got lost on a full disk does.
+        """
+        try:
+            for line in lines:
+                self.stdout.write(line)
+            self.stdout.flush()
+        except BrokenPipeError:
+            output.give_up()
+        except OSError as full:
+            output.give_up()
+            told = f"The verb was carried out, but its answer could not be written: {full.strerror}."
+            raise CommandError(told, returncode=Exit.REFUSED) from full
+
+
+def _as_json(data: Any) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False)
 
 
 def _is_database_error(error: Exception) -> bool:
