@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from asgiref.sync import ThreadSensitiveContext, async_to_sync, sync_to_async
+from asgiref.sync import AsyncSingleThreadContext, ThreadSensitiveContext, async_to_sync, sync_to_async
 from django.db import OperationalError, connection, transaction
 
 from durable.client import waiting
@@ -199,7 +199,7 @@ def test_after_the_store_was_away_the_next_waiter_is_served() -> None:
 def test_inside_a_transaction_it_is_refused_at_once_but_for_what_has_ended() -> None:
     live, over = factories.WorkflowFactory(), factories.WorkflowFactory()
     complete(over.pk)
-    with transaction.atomic():
+    with transaction.atomic(), AsyncSingleThreadContext():  # which ends the thread of the loop
         with pytest.raises(InsideTransaction):
             async_to_sync(get_workflow(live.pk).aresult)()
         assert async_to_sync(get_workflow(over.pk).aresult)() == "done"
@@ -210,7 +210,8 @@ def test_inside_a_transaction_it_is_refused_at_once_but_for_what_has_ended() -> 
 def test_in_a_test_case_it_looks_on_the_connection_of_the_test() -> None:
     workflow = factories.WorkflowFactory()
     complete(workflow.pk)
-    assert async_to_sync(get_workflow(workflow.pk).aresult)() == "done"
+    with AsyncSingleThreadContext():
+        assert async_to_sync(get_workflow(workflow.pk).aresult)() == "done"
     assert waiters() == []
 
 

@@ -108,11 +108,16 @@ def test_what_the_driver_keeps_on_its_side_does_not_meet_the_next_handler(plant:
 
 
 @postgresql
+@pytest.mark.parametrize("threshold", [0, 2, 5])
 def test_the_drivers_prepared_statements_survive_the_reset(
-    plant: Plant, told: list[Any], monkeypatch: pytest.MonkeyPatch
+    plant: Plant, told: list[Any], monkeypatch: pytest.MonkeyPatch, threshold: int
 ) -> None:
     """The server forgets them; a driver that did not know would ask for a statement that does not exist."""
-    options = {**connections.settings["default"]["OPTIONS"], "prepare_threshold": 2, "server_side_binding": True}
+    options = {
+        **connections.settings["default"]["OPTIONS"],
+        "prepare_threshold": threshold,
+        "server_side_binding": True,
+    }
     monkeypatch.setitem(connections.settings["default"], "OPTIONS", options)
     ended = run(plant, *[(sessions.same_query_many_times, str(number)) for number in range(4)])
     assert ended == [WorkflowStatus.COMPLETED] * 4
