@@ -18,7 +18,7 @@ from durable.conf import settings
 from durable.errors import StoreUnavailable, TransactionOpen, TransactionSpoilt
 from durable.flow.steps.faults import PASSING, Fault, classify, origin, sqlstate
 from durable.logs import get_logger
-from durable.outbound import after_commit, holding, release
+from durable.outbound import after_commit, aside, holding, release
 from durable.store import unpooled
 from durable.store.sql import LOCK_WAIT
 
@@ -223,7 +223,8 @@ def lent(connection: BaseDatabaseWrapper, work: Callable[[], T], *, to: str) -> 
     django: Any = connection
     depth, blocks = len(django.savepoint_ids), len(django.atomic_blocks)
     try:
-        answer = work()
+        with aside():
+            answer = work()
         entered = len(django.savepoint_ids) > depth
     finally:
         del django.savepoint_ids[depth:]

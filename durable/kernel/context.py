@@ -112,17 +112,20 @@ class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
     """Logs with the workflow's id and lease as extras; silent in replay and while a workflow is taken from memory.
 
     A line of workflow code is made at the call and said when its turn is committed; the lines of an activation that is
-    undone are dropped. What a log handler does never reaches the workflow. Outside workflow code it is a plain logger.
+    undone are dropped. Elsewhere a line is said at once. What a log handler does reaches neither workflow nor activity.
     """
 
     def log(self, level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
-        loop = _get_running_loop()
+        if not self.isEnabledFor(level):
+            return
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # the caller's place is not this line
-        if not isinstance(loop, WorkflowLoop):
-            super().log(level, msg, *args, **kwargs)
-        elif self.isEnabledFor(level):
-            msg, options = self.process(msg, kwargs)
-            loop.lines.append(lines.of_code(self.logger, level, msg, args, options))
+        msg, options = self.process(msg, kwargs)
+        line = lines.of_code(self.logger, level, msg, args, options)
+        loop = _get_running_loop()
+        if isinstance(loop, WorkflowLoop):
+            loop.lines.append(line)
+        else:
+            lines.say(line)
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
         loop = _get_running_loop()

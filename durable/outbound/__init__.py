@@ -8,7 +8,7 @@ block or use the ORM: no loop, no result and no transaction of the engine depend
 from __future__ import annotations
 
 from durable.outbound.departures import Departure
-from durable.outbound.holding import after_commit, holding, release, send
+from durable.outbound.holding import after_commit, aside, holding, release, send
 from durable.outbound.road import CAPACITY, Upkeep, pending, start, stop
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Departure",
     "Upkeep",
     "after_commit",
+    "aside",
     "holding",
     "pending",
     "release",

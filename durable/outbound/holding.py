@@ -40,6 +40,16 @@ def holding() -> Iterator[list[Departure]]:
         _here.held = before
 
 
+@contextmanager
+def aside() -> Iterator[None]:
+    """Hold nothing meanwhile: what user code says inside a transaction of ours is true without its commit, too."""
+    before, _here.held = _here.held, None
+    try:
+        yield
+    finally:
+        _here.held = before
+
+
 def release(held: Sequence[Departure]) -> None:
     """Let it leave: the transaction that it speaks of is committed."""
     for departure in held:

@@ -19,6 +19,7 @@ from durable.flow import abandon, acknowledge, claim, postpone, reconcile, turn
 from durable.flow.steps.faults import Fault, classify
 from durable.kernel.cache import Cache
 from durable.kernel.failure import describe, sentence
+from durable.outbound import floods
 from durable.outcomes import (
     AckOutcome,
     Cancelled,
@@ -68,6 +69,7 @@ class Inline:
     """
 
     def __init__(self, cache: Cache, *, slots: int | None = None) -> None:
+        floods.reset()  # what one test logs too often is not missing in the next
         self.tally = Tally()
         self._cache = cache
         self._slots = slots or settings.concurrency

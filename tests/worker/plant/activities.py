@@ -257,6 +257,20 @@ def write_once(label: str) -> str:
     return durable.activity_info().idempotency_key
 
 
+@activity(name="plant.say_and_fail", transactional=True, retry=Retry(max_attempts=1))
+def say_and_fail(label: str) -> None:
+    """Log a line in the transaction of the acknowledgement, and fail."""
+    durable.logger.warning("about to fail: %s", label)
+    raise RuntimeError("rolled back")
+
+
+@activity(name="plant.log")
+def log(label: str) -> str:
+    """Log a line."""
+    durable.logger.warning("at work: %s", label)
+    return label
+
+
 @activity(name="plant.write_and_fail", transactional=True, retry=Retry(max_attempts=1))
 def write_and_fail(label: str) -> None:
     """Write, then fail: nothing of it stays."""
