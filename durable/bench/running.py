@@ -14,7 +14,7 @@ from django.db import connections
 from durable.outcomes import WakesBy
 from durable.worker.worker import Tally, Worker
 
-PATIENCE = 300.0
+PATIENCE = 900.0
 LOOK_EVERY = 0.002
 
 

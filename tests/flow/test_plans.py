@@ -16,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from durable.flow import acknowledge, beat, claim, look, reconcile, renew, settle, unblock
 from durable.models import Message
 from durable.outcomes import Completed, DeadLetterFilter, Held
+from durable.store import due
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver
 
@@ -235,6 +236,31 @@ def test_turns_acknowledgements_and_lists_of_dead_letters_find_theirs_by_an_inde
     assert len(plans) > 12
     found = {sql[:100]: nodes for sql, plan in plans if (nodes := _costly(plan))}
     assert not found, json.dumps(found, indent=2)
+
+
+@on_postgresql
+def test_a_look_for_what_goes_on_walks_past_no_start_and_asks_for_what_is_in_memory_by_key(backlog) -> None:
+    """However many starts are due, and however many workflows are in memory."""
+    ids = list(Message.objects.filter(kind="start").values_list("workflow_id", flat=True)[:200])
+    plans = _plans(lambda: due.owners(connection, messages=400, timers=200, starts=200, queues=None))
+    plans += _plans(lambda: due.among(connection, ids, limit=200))
+    assert len(plans) == 2
+    assert not {sql[:100]: nodes for sql, plan in plans if (nodes := _costly(plan))}
+    used = {node.get("Index Name") for node in _nodes(plans[0][1])}
+    assert {"durable_message_due", "durable_message_start"} <= used
+
+
+@on_sqlite
+def test_a_look_has_an_index_for_starts_and_one_for_what_goes_on(driver: Driver) -> None:
+    driver.start(cases.signalled)
+    with CaptureQueriesContext(connection) as captured:
+        due.owners(connection, messages=4, timers=2, starts=2, queues=None)
+        due.among(connection, [uuid.uuid4()], limit=2)
+        look.next_due(None)
+    plans = [line for query in captured if _PLANNED.match(query["sql"]) for line in _lines(query["sql"])]
+    for index in ("durable_message_due", "durable_message_start", "durable_message_of_workflow"):
+        assert [line for line in plans if index in line]
+    assert not [line for line in plans if re.match(r"SCAN (m|durable_message)\b", line) and "USING" not in line]
 
 
 @on_postgresql
