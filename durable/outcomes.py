@@ -351,6 +351,17 @@ class DeadLetterFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class Naming:
+    """By what people know a dead letter: its workflow's business key, and the first line of its last error."""
+
+    key: str | None
+    error: str
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, [f"key {self.key}" if self.key else "", self.error]))
+
+
+@dataclass(frozen=True, slots=True)
 class RedrivePreview:
     """What a redrive would do now, having written nothing.
 

@@ -58,6 +58,7 @@ def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | No
         else:
             rows = letters(asked.keys or ())
         before = _done_before(asked, rows)
+        names = look.naming([row.pk for row in rows[:AT_MOST_HERE]])
     except (DatabaseError, InterfaceError) as error:
         raise StoreUnavailable(error, outcome_unknown=False) from error
     if asked.wanted is not None and len(rows) > AT_MOST_HERE:
@@ -66,7 +67,10 @@ def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | No
     outcomes = _change(request, asked, rows)
     changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
     logbook.note_dead_letters(request.user, changed, words_of(asked.action.verb, asked.reason))
-    told = [Told(row.pk, row.activity, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
+    told = [
+        Told(row.pk, row.activity, outcome, str(names.get(row.pk, "")))
+        for row, outcome in zip(rows, outcomes, strict=True)
+    ]
     told += [gone(key) for key in missing]
     tell(request, room, asked, told, before=before)
     return None

@@ -196,7 +196,13 @@ def _served() -> tuple[str, ...]:
 def _named(room: DeadLetterAdmin, asked: Asked) -> list[object]:
     """The first few rows of a selection, to be recognised."""
     rows = previews.letters(list(asked.keys or ())[:20])
-    return [room.named(row) for row in rows] if len(asked.keys or ()) <= max(NAMED, 20) else []
+    if len(asked.keys or ()) > max(NAMED, 20):
+        return []
+    try:
+        names = look.naming([row.pk for row in rows])
+    except (DatabaseError, InterfaceError):  # it only helps to recognise them
+        names = {}
+    return [room.named(row, str(names.get(row.pk, ""))) for row in rows]
 
 
 def back_to(address: str, query: dict[str, str]) -> str:

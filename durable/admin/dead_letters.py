@@ -24,6 +24,7 @@ from durable.admin.confirming import ask, selected_keys
 from durable.admin.dead_letter_filters import FILTERS, searched
 from durable.admin.dead_letter_page import letter_page
 from durable.admin.room import Page, Room, on_the_list, outside_transactions
+from durable.admin.telling import in_brackets
 from durable.models import DeadLetter, FailedAttempt, Workflow
 
 
@@ -142,9 +143,10 @@ class DeadLetterAdmin(Room):
     def page(self, request: HttpRequest, row: Any) -> Page:
         return letter_page(self, request, row)
 
-    def named(self, row: Any) -> object:
-        """A row as a link that tells what it is."""
-        return self.link(DeadLetter, row.pk, f"{wording.shortened(row.activity, 60)} #{row.pk}")
+    def named(self, row: Any, about: str = "") -> object:
+        """A row as a link that tells what it is, with its business key and its error beside it."""
+        link = self.link(DeadLetter, row.pk, f"{wording.shortened(row.activity, 60)} #{row.pk}")
+        return format_html("{}{}", link, in_brackets(about))
 
     def _only_viewers(self, request: HttpRequest) -> None:
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):

@@ -39,6 +39,7 @@ class Told:
     key: int
     activity: str
     outcome: Outcome
+    about: str = ""
 
 
 def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[Told], *, before: int) -> None:
@@ -69,11 +70,21 @@ def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[Told
 def named(room: Room, rows: Sequence[Told]) -> SafeString:
     """The first few rows as links, and how many more there are."""
     links = format_html_join(
-        ", ", "{}", ((room.link(DeadLetter, told.key, _name(told.key, told.activity)),) for told in rows[:NAMED])
+        ", ",
+        "{}{}",
+        (
+            (room.link(DeadLetter, told.key, _name(told.key, told.activity)), in_brackets(told.about))
+            for told in rows[:NAMED]
+        ),
     )
     if len(rows) <= NAMED:
         return links
     return format_html("{} {}", links, _("and %(count)s more") % {"count": wording.number(len(rows) - NAMED)})
+
+
+def in_brackets(about: str) -> str:
+    """The business key and the error of a row, beside its name; shortened, empty where there are none."""
+    return f" ({wording.shortened(about, 160)})" if about else ""
 
 
 def _name(key: int, activity: str) -> str:

@@ -16,8 +16,9 @@ from durable.flow import transaction
 from durable.flow.steps import selecting
 from durable.kernel.events import Event
 from durable.kernel.options import check_storable
-from durable.outcomes import DeadLetterFilter, Snapshot, WakesBy, WorkflowStatus
+from durable.outcomes import DeadLetterFilter, Naming, Snapshot, WakesBy, WorkflowStatus
 from durable.store import history as histories
+from durable.store import naming as names
 from durable.store import reads, redrives
 from durable.store.reads import PendingRow, QueueState, UnreadMessage
 
@@ -35,6 +36,7 @@ __all__ = [
     "health",
     "history",
     "listing",
+    "naming",
     "next_due",
     "pending",
     "snapshot",
@@ -254,6 +256,11 @@ def dead_letters_matching(
     """
     selecting.check(wanted)
     return transaction.reading(partial(redrives.dead_letters, wanted=wanted, limit=limit, after=after))
+
+
+def naming(row_ids: Sequence[int]) -> dict[int, Naming]:
+    """The business key and the first line of the last error of outbox rows, by id."""
+    return transaction.reading(partial(names.naming, row_ids=row_ids)) if row_ids else {}
 
 
 def workers_of(queue: str) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from durable.kernel.events import EventType
 from durable.models import Event, OutboxRow, Redrive, Workflow
 from durable.operations import redrive, resume
 from durable.outcomes import OutboxStatus, WorkflowStatus
+from tests import factories
 from tests.admin.conftest import page_of
 from tests.admin.dead_letters import act, choose, confirm, fresh, letter, one_url, records, said, status
 
@@ -271,3 +272,15 @@ def test_an_unknown_workflow_is_told_as_not_there(redriver: Client) -> None:
     told = said(confirm(redriver, page))
     assert told[0].startswith("1 was refused. It is not part of the workflow's current run, or was removed.")
     assert status(row) == "failed"
+
+
+def test_the_question_and_the_message_name_the_business_key_and_the_error(redriver: Client) -> None:
+    row = letter(workflow__key="order-42")
+    error = {"type": "BankDown", "message": "no <answer>\nnor later", "traceback": "secret"}
+    factories.FailedAttemptFactory(outbox_row=row, error=error)
+    asked = choose(redriver, "redrive", row).text
+    assert "(key order-42, BankDown: no &lt;answer&gt;)" in asked
+    (told,) = act(redriver, "redrive", row)
+    assert f"#{row.pk}" in told
+    assert "(key order-42, BankDown: no <answer>)" in told
+    assert "secret" not in asked + told

@@ -11,8 +11,9 @@ from unittest import mock
 import pytest
 
 from durable.flow import transaction
-from durable.models import OutboxRow, Redrive
+from durable.models import OutboxRow, Redrive, Workflow
 from durable.outcomes import Cause
+from tests import factories
 from tests.conftest import ROOT
 from tests.flow.driver import Driver
 from tests.flow.state import everything
@@ -134,15 +135,41 @@ def test_deadletters_lists_them_oldest_first_with_what_staff_need() -> None:
         "workflow": str(workflow_id), "ordinal": 1, "activity": "cases.step", "status": "failed",
         "cause": "ack_abandoned", "judged": False, "attempts": 0, "deliveries": 8, "delivery_failures": 8,
         "redrive_count": 0, "queue": "default", "dead_lettered_at": letter.dead_lettered_at.isoformat(),
-        "due": letter.visible_after.isoformat(),
+        "due": letter.visible_after.isoformat(), "key": None, "error": "",
     }  # fmt: skip
     own = Ran("deadletters", "--workflow", str(later.workflow_id), "--json").data["dead_letters"]
     assert [(one["judged"], one["redrive_count"], one["attempts"]) for one in own] == [(True, 2, 3)]
     lines = Ran("deadletters").out.splitlines()
     assert lines[0].split() == [
-        "WORKFLOW", "#", "SINCE", "CAUSE", "STATE", "ATTEMPTS", "DELIVERIES", "REDRIVEN", "ACTIVITY",
+        "WORKFLOW", "#", "SINCE", "CAUSE", "STATE", "ATTEMPTS", "DELIVERIES", "REDRIVEN", "ACTIVITY", "KEY", "ERROR",
     ]  # fmt: skip
     assert {word for line in lines[1:] for word in line.split()} >= {"held", "judged", "ack_abandoned", "cases.step"}
+
+
+def test_every_answer_names_the_business_key_and_the_first_line_of_the_error() -> None:
+    """Nobody knows an order by the number of its activity."""
+    letter, judged = held(), held(failure_delivered=True)
+    for row, key in ((letter, "order-42"), (judged, "order-43")):
+        Workflow.objects.filter(pk=row.workflow_id).update(key=key)
+        error = {"type": "BankDown", "message": f"no answer for {key}\nnor later", "traceback": "secret"}
+        older = {"type": "Older", "message": "x", "traceback": ""}
+        factories.FailedAttemptFactory(outbox_row=row, number=1, error=older)
+        factories.FailedAttemptFactory(outbox_row=row, number=2, error=error)
+    listed = Ran("deadletters").out
+    previewed = Ran("redrive", "--all", "--dry-run").out
+    one = Ran("redrive", str(letter.workflow_id), "1", "--dry-run").out
+    for out in (listed, previewed):
+        for key in ("order-42", "order-43"):
+            assert f"BankDown: no answer for {key}" in out
+    assert "BankDown: no answer for order-42" in one
+    assert "order-43" not in one
+    assert {row["key"] for row in Ran("deadletters", "--json").data["dead_letters"]} == {"order-42", "order-43"}
+    refused = Ran("redrive", "--all").out
+    assert "BankDown: no answer for order-43" in refused
+    assert "nor later" not in listed + previewed + refused
+    assert "secret" not in listed + previewed + refused
+    discarded = Ran("discard", str(judged.workflow_id), "1", *REASON).out
+    assert "(key order-43, BankDown: no answer for order-43): discarded." in discarded
 
 
 def test_deadletters_of_nothing_says_so_and_a_long_list_says_that_there_are_more() -> None:

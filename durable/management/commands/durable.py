@@ -41,15 +41,15 @@ class Command(BaseCommand):
             own.add_argument("--json", action="store_true", help="print the answer as JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        for value in options.values():
+            if isinstance(value, str) and not _is_storable(value):
+                said = f"{value!r} is not possible: it holds bytes that are no text."
+                self._refuse(WrongUsage(said), Exit.USAGE, options)
         try:
             refuse_unfit()
             answer = VERBS[options["verb"]].run(options)
         except _WRONG_USAGE as error:
             self._refuse(error, Exit.USAGE, options)
-        except UnicodeEncodeError as error:  # what the shell gave was no UTF-8, and a database was asked for it
-            self._refuse(
-                WrongUsage(f"{error.object!r} is not possible: it holds bytes that are no text."), Exit.USAGE, options
-            )
         except StoreUnavailable as error:
             self._refuse(error, Exit.STORE, options)
         except DurableError as error:
@@ -85,6 +85,11 @@ class Command(BaseCommand):
 
 def _as_json(data: Any) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False)
+
+
+def _is_storable(text: str) -> bool:
+    """Whether a database takes it. What a shell gives that is not UTF-8 comes as lone surrogates."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _is_database_error(error: Exception) -> bool:

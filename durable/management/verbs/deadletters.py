@@ -27,7 +27,8 @@ def _run(options: dict[str, Any]) -> Answer:
     found = look.dead_letters_matching(wanted, limit=options["limit"] + 1)
     more = len(found) > options["limit"]
     found = found[: options["limit"]]
-    data = {"dead_letters": [letters.plain_row(row) for row in found], "more": more}
+    named = look.naming([row.pk for row in found])
+    data = {"dead_letters": [letters.plain_row(row) | letters.plain_naming(row, named) for row in found], "more": more}
     if not found:
         return Answer(data, ["No dead letter matches."])
     rows = [
@@ -41,10 +42,23 @@ def _run(options: dict[str, Any]) -> Answer:
             row.deliveries,
             row.redrive_count,
             row.activity,
+            *letters.naming_cells(row, named),
         )
         for row in found
     ]
-    headings = ["WORKFLOW", "#", "SINCE", "CAUSE", "STATE", "ATTEMPTS", "DELIVERIES", "REDRIVEN", "ACTIVITY"]
+    headings = [
+        "WORKFLOW",
+        "#",
+        "SINCE",
+        "CAUSE",
+        "STATE",
+        "ATTEMPTS",
+        "DELIVERIES",
+        "REDRIVEN",
+        "ACTIVITY",
+        "KEY",
+        "ERROR",
+    ]
     lines = table(headings, rows)
     if more:
         lines.append(f"… and more: --limit {options['limit'] * 2}")

@@ -30,7 +30,9 @@ def _run(options: dict[str, Any]) -> Answer:
     if options["dry_run"]:
         # A discard passes the same gates as a forced redrive: it closes judged ones, too.
         meant = [one] if one is not None else letters.wanted(options)
-        return letters.previewed(preview_redrive(meant, mode=RedriveMode.FORCED), _DISCARDED)
+        return letters.previewed(
+            preview_redrive(meant, mode=RedriveMode.FORCED), _DISCARDED, letters.first_of(options, one)
+        )
     if not options["reason"].strip():
         raise WrongUsage("discard needs --reason TEXT: say why, it becomes part of the audit.")
     actor = letters.actor(options)

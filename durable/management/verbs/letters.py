@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
+from django.db import Error as DjangoDatabaseError
+from django.db import InterfaceError
 
 from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow import look
 from durable.management.verbs.answer import Answer, Exit, WrongUsage, printable, table, workflow_id
-from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter, Discarded, Redriven, RedrivePreview
+from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter, Discarded, Naming, Redriven, RedrivePreview
 
 if TYPE_CHECKING:
     import uuid
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 Done = Redriven | Discarded
 
 MOST = 1_000_000
+_NAMED = 20
+_NAMELESS = Naming(None, "")
 
 
 def add_filter(parser: CommandParser) -> None:
@@ -78,6 +82,13 @@ def wanted(options: Mapping[str, Any]) -> DeadLetterFilter:
     return DeadLetterFilter(activity=options["activity"], cause=None if cause is None else Cause(cause))
 
 
+def first_of(options: Mapping[str, Any], one: tuple[uuid.UUID, int] | None) -> list[OutboxRow]:
+    """The first of the dead letters that are meant, one more than are named."""
+    if one is None:
+        return look.dead_letters_matching(wanted(options), limit=_NAMED + 1)
+    return [row for row in look.dead_letters(one[0]) if row.ordinal == one[1]]
+
+
 def actor(options: Mapping[str, Any]) -> Any:
     """The user of `--actor`. Raises `WrongUsage` for a name that nobody has."""
     name = options["actor"]
@@ -107,6 +118,26 @@ def plain_row(row: OutboxRow) -> dict[str, Any]:
         "dead_lettered_at": row.dead_lettered_at.isoformat() if row.dead_lettered_at else None,
         "due": row.visible_after.isoformat(),
     }
+
+
+def plain_naming(row: OutboxRow, named: Mapping[int, Naming]) -> dict[str, Any]:
+    """The business key and the error's first line, as plain JSON."""
+    known = named.get(row.pk, _NAMELESS)
+    return {"key": known.key, "error": known.error}
+
+
+def naming_cells(row: OutboxRow, named: Mapping[int, Naming]) -> tuple[str, str]:
+    """The same for a table."""
+    known = named.get(row.pk, _NAMELESS)
+    return known.key or "-", known.error or "-"
+
+
+def _naming_after(row: OutboxRow) -> dict[int, Naming]:
+    """Of a row that was changed: nothing that is read now may hide that."""
+    try:
+        return look.naming([row.pk])
+    except (DjangoDatabaseError, InterfaceError):
+        return {}
 
 
 @contextmanager
@@ -142,10 +173,11 @@ def one_done(done: Done, done_word: str) -> Answer:
     """The answer about a single one that was changed."""
     row = done.row
     judged = " It had been judged." if done.was_judged else ""
-    data = {"answer": done_word, "was_judged": done.was_judged, "row": plain_row(row)}
-    return Answer(
-        data, [f"{printable(row.activity)}, activity {row.ordinal} of {row.workflow_id}: {done_word}.{judged}"]
-    )
+    named = _naming_after(row)
+    data = {"answer": done_word, "was_judged": done.was_judged, "row": plain_row(row) | plain_naming(row, named)}
+    known = str(named.get(row.pk, ""))
+    shown = f"{printable(row.activity)}, activity {row.ordinal} of {row.workflow_id}"
+    return Answer(data, [f"{shown}{f' ({printable(known)})' if known else ''}: {done_word}.{judged}"])
 
 
 def many_done(
@@ -153,19 +185,23 @@ def many_done(
 ) -> Answer:
     """Change what matches, and answer about every one of them. Exit 3 as soon as the store was away for one."""
     rows = look.dead_letters_matching(meant, limit=MOST)
+    named = look.naming([row.pk for row in rows])
     outcomes = change(rows)
     refused = Counter(outcome.code for outcome in outcomes if isinstance(outcome, RedriveRefused))
     done = len(outcomes) - refused.total()
     data = {
         done_word: done,
         "refused": dict(refused),
-        "outcomes": [_plain(row, outcome, done_word) for row, outcome in zip(rows, outcomes, strict=True)],
+        "outcomes": [
+            _plain(row, outcome, done_word) | plain_naming(row, named)
+            for row, outcome in zip(rows, outcomes, strict=True)
+        ],
     }
     lines = ["No dead letter matches."] if not rows else [f"{done:,} {done_word}, {refused.total():,} refused."]
     lines += table(
-        ["WORKFLOW", "#", "REFUSED", "WHY"],
+        ["WORKFLOW", "#", "KEY", "ERROR", "REFUSED", "WHY"],
         [
-            (row.workflow_id, row.ordinal, outcome.code, outcome)
+            (row.workflow_id, row.ordinal, *naming_cells(row, named), outcome.code, outcome)
             for row, outcome in zip(rows, outcomes, strict=True)
             if isinstance(outcome, RedriveRefused)
         ],
@@ -186,17 +222,28 @@ def _plain(row: OutboxRow, outcome: Done | RedriveRefused, done_word: str) -> di
     }
 
 
-def previewed(preview: RedrivePreview, done_word: str) -> Answer:
-    """The answer of a dry run. Exits as the run itself would."""
+def previewed(preview: RedrivePreview, done_word: str, rows: Sequence[OutboxRow]) -> Answer:
+    """The answer of a dry run. Exits as the run itself would. Names `rows`, the first of those that are meant."""
+    named = look.naming([row.pk for row in rows])
     refused = sum(preview.refused.values())
     data = {
         f"would_be_{done_word}": preview.redrivable,
         "refused": dict(preview.refused),
         "looked_at": preview.looked_at,
         "capped": preview.capped,
+        "first": [
+            {"workflow": str(row.workflow_id), "ordinal": row.ordinal, "activity": row.activity}
+            | plain_naming(row, named)
+            for row in rows[:_NAMED]
+        ],
     }
     lines = [
         f"Dry run, of {preview.total_text}: {preview.redrivable:,} would be {done_word}, {refused:,} refused.",
         *(f"  {number:,} {code}" for code, number in sorted(preview.refused.items())),
     ]
+    if any(map(str, named.values())):
+        cells = [(row.workflow_id, row.ordinal, row.activity, *naming_cells(row, named)) for row in rows[:_NAMED]]
+        lines += table(["WORKFLOW", "#", "ACTIVITY", "KEY", "ERROR"], cells)
+        if len(rows) > _NAMED:
+            lines.append("… and more: `durable deadletters` lists them.")
     return Answer(data, lines, Exit.REFUSED if refused else Exit.DONE)

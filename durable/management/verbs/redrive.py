@@ -25,7 +25,7 @@ def _run(options: dict[str, Any]) -> Answer:
     mode = RedriveMode.FORCED if options["force"] else RedriveMode.ELIGIBLE
     if options["dry_run"]:
         meant = [one] if one is not None else letters.wanted(options)
-        return letters.previewed(preview_redrive(meant, mode=mode), _REDRIVEN)
+        return letters.previewed(preview_redrive(meant, mode=mode), _REDRIVEN, letters.first_of(options, one))
     if options["force"] and not options["reason"].strip():
         raise WrongUsage("--force needs --reason TEXT: say why, it becomes part of the audit.")
     actor = letters.actor(options)
