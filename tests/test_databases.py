@@ -15,7 +15,8 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from durable import checks
-from durable.databases import Weight, findings, pool_findings, refuse_unfit, server_findings
+from durable.databases import Weight, findings, pool_findings, postgresql, refuse_unfit, server_findings
+from durable.store import unpooled
 from tests.conftest import ROOT
 from tests.hosting import hosted
 from tests.settings import VENDOR
@@ -216,6 +217,39 @@ def test_rows_that_are_no_tuples_are_found_by_looking_at_one() -> None:
     [fault] = server_findings(Wrapper())  # type: ignore[arg-type]
     assert "needs tuples" in fault.text
     assert list(server_findings(connections["default"])) == []
+
+
+def test_a_standby_is_told_from_a_primary_by_the_server() -> None:
+    class Standby:
+        alias, vendor = "default", "postgresql"
+        rows = [("one", 2), tuple("on" if name == "in_hot_standby" else None for name in postgresql.ASKED)]
+
+        def cursor(self) -> Any:
+            return self
+
+        def __enter__(self) -> Any:
+            return self
+
+        def __exit__(self, *args: object) -> None: ...
+
+        def execute(self, sql: str, params: Any) -> None: ...
+
+        def fetchone(self) -> Any:
+            return self.rows.pop(0)
+
+    [fault] = server_findings(Standby())  # type: ignore[arg-type]
+    assert (fault.weight, "is a standby" in fault.text) == (Weight.REFUSED, True)
+    assert "target_session_attrs" in fault.cure
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_engine_of_another_database_that_is_not_there_stops_no_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warehouse whose driver only production has."""
+    elsewhere = {**connections.settings["default"], "ENGINE": "nowhere.at.all", "OPTIONS": {}}
+    monkeypatch.setitem(connections.settings, "warehouse", elsewhere)
+    assert checks.check_alias(None) == []
+    assert unpooled.pools() == {}
+    refuse_unfit(for_workers=True)
 
 
 @on_postgresql

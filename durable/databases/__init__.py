@@ -15,7 +15,7 @@ from durable.conf import settings
 from durable.databases import pools, postgresql, sqlite
 from durable.databases.finding import Finding, Weight, refused
 from durable.errors import ConfigurationError
-from durable.store.unpooled import is_pooled
+from durable.store.unpooled import pooled_aliases
 
 __all__ = ["Finding", "Weight", "findings", "pool_findings", "refuse_unfit", "server_findings"]
 
@@ -52,9 +52,9 @@ def refuse_unfit(*, for_workers: bool = False) -> None:
 
 def pool_findings() -> Iterator[Finding]:
     """What is to be said of the pools of all databases, from which handlers draw."""
-    for alias in connections:
+    for alias in pooled_aliases():
         connection = connections[alias]
-        if connection.vendor == "postgresql" and is_pooled(connection):
+        if connection.vendor == "postgresql":
             yield from pools.judge(connection)
 
 

@@ -20,9 +20,9 @@ def is_pooled(connection: BaseDatabaseWrapper) -> bool:
     return bool(connection.settings_dict["OPTIONS"].get("pool"))
 
 
-def is_any_pooled() -> bool:
-    """Whether any database of the project has a pool."""
-    return any((connections.settings[alias].get("OPTIONS") or {}).get("pool") for alias in connections)
+def pooled_aliases() -> list[str]:
+    """Which databases of the project have a pool, by its settings. Loads no engine: another may not be there."""
+    return [alias for alias in connections if (connections.settings[alias].get("OPTIONS") or {}).get("pool")]
 
 
 def is_kept_out(connection: BaseDatabaseWrapper) -> bool:
@@ -71,10 +71,8 @@ def take_pools() -> list[Any]:
 
 def pools() -> dict[str, Any]:
     """Returns the pools that this process has opened, by alias."""
-    if not is_any_pooled():
-        return {}
     found: dict[str, Any] = {}
-    for alias in connections:
+    for alias in pooled_aliases():
         opened: dict[str, Any] = getattr(connections[alias], "_connection_pools", {})
         if alias in opened:
             found[alias] = opened[alias]
