@@ -175,11 +175,13 @@ class Worker:
             speaking.start()
         except (RuntimeError, MemoryError) as full:
             log.error("start_without_threads", error=str(full), cure=MORE_THREADS)
+            self._doorbell.close()
             return Exit.MACHINE
         try:
             with unpooled.kept_out(self._alias):
                 return self._run()
         finally:
+            self._doorbell.close()
             self.is_heard = speaking.stop()
 
     def _run(self) -> Exit:
@@ -209,7 +211,6 @@ class Worker:
         if code is Exit.RESTART and self._exit is not Exit.RESTART:
             code = self._exit  # somebody asked for an end meanwhile
         log.info("worker_stopped", worker=self.name, code=int(code))
-        self._doorbell.close()
         return code
 
     def _start_threads(self) -> None:
