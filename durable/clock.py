@@ -85,6 +85,16 @@ def now_sql(connection: BaseDatabaseWrapper, plus: timedelta = timedelta()) -> t
     return "statement_timestamp()", []
 
 
+def lease_sql(connection: BaseDatabaseWrapper, lease_for: timedelta) -> tuple[str, list[Any]]:
+    """An SQL expression for the end of a lease that is granted by the statement which writes it, and its parameters.
+
+    Not the statement's beginning: a statement may wait for a lock before it writes, and would grant what has run out.
+    """
+    if connection.vendor != "postgresql" or _frozen is not None:
+        return now_sql(connection, lease_for)
+    return "(clock_timestamp() + %s::interval)", [lease_for]
+
+
 class Now(models.Func):
     """The database's time, plus a span, for ORM queries."""
 

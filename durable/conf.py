@@ -57,6 +57,16 @@ def _span(value: Any) -> None:
         raise _Refused(f"a datetime.timedelta above zero, of {MAX_SPAN.days:,} days at most")
 
 
+SHORTEST_LEASE = timedelta(seconds=1)
+"""A statement of ours waits for a lock as long as that: a lease has to outlast the wait of its own renewal."""
+
+
+def _lease(value: Any) -> None:
+    _span(value)
+    if value < SHORTEST_LEASE:
+        raise _Refused(f"a datetime.timedelta of {SHORTEST_LEASE.total_seconds():g} s at least; 60 s is the default")
+
+
 def _patience(value: Any) -> None:
     if not isinstance(value, timedelta) or not timedelta() <= value <= MAX_SPAN:
         raise _Refused(f"a datetime.timedelta of zero or more, {MAX_SPAN.days:,} days at most")
@@ -90,6 +100,8 @@ def _backoff(value: Any) -> None:
     number = isinstance(factor, int | float) and not isinstance(factor, bool) and 1.0 <= factor < float("inf")
     if not spans or not number:
         raise _Refused(wanted)
+    if first > cap:
+        raise _Refused(f"{wanted} with a cap that is not shorter than the first wait")
 
 
 def _retry(value: Any) -> None:
@@ -137,7 +149,7 @@ def _dotted(value: Any) -> None:
 
 CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": _alias,
-    "LEASE_FOR": _span,
+    "LEASE_FOR": _lease,
     "GRACE_FOR": _patience,
     "POLL_FOR": _span,
     "DELIVERY_ATTEMPTS": _count(MAX_COUNT),
@@ -247,7 +259,23 @@ def problems() -> list[Problem]:
             found.append(
                 Problem(f"DURABLE[{key!r}] is {value!r}.", f"It has to be {refused}.", _IDS.get(key, "durable.E002"))
             )
-    return found
+    return found or _too_long(given)
+
+
+def _too_long(given: Mapping[str, Any]) -> list[Problem]:
+    """Spans, each right by itself, that are longer than the lease, in which they have to come to pass."""
+    lease = given.get("LEASE_FOR", Settings.lease_for)
+    reasons = {"RECONCILE_EVERY": "a worker that gives a sign so rarely is taken for dead"}
+    if not given.get("NOTIFY"):
+        reasons["POLL_FOR"] = "an idle worker would look for work so rarely, and nothing else wakes it"
+    return [
+        Problem(
+            f"DURABLE[{key!r}] is {given[key]!r}, longer than LEASE_FOR, which is {lease!r}: {reason}.",
+            "Make it LEASE_FOR at most, or leave it out.",
+        )
+        for key, reason in reasons.items()
+        if key in given and given[key] > lease
+    ]
 
 
 class _Current:

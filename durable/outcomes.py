@@ -205,12 +205,15 @@ class Company(StrEnum):
 
 
 class GiveBack(StrEnum):
-    """What abandoning, releasing or postponing did for one item."""
+    """What abandoning, releasing or postponing did for one item. Busy: nothing, since somebody else has locked it; only
+    a release says so, the others wait.
+    """
 
     PENDING = "pending"
     DEAD_LETTERED = "dead_lettered"
     SETTLED = "settled"
     TOKEN_MISSING = "token_missing"
+    BUSY = "busy"
 
 
 @dataclass(frozen=True, slots=True)

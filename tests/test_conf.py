@@ -73,6 +73,13 @@ WRONG: list[tuple[str, Any, str]] = [
     ("LEASE_FOR", 60, "timedelta above zero"),
     ("LEASE_FOR", timedelta(), "timedelta above zero"),
     ("LEASE_FOR", timedelta.max, "365,000 days at most"),
+    ("LEASE_FOR", timedelta(milliseconds=999), "1 s at least"),
+    ("LEASE_FOR", timedelta(seconds=-60), "timedelta above zero"),
+    ("POLL_FOR", timedelta(), "timedelta above zero"),
+    ("RECONCILE_EVERY", timedelta(seconds=-1), "timedelta above zero"),
+    ("TURN_CPU_FOR", timedelta(), "timedelta above zero"),
+    ("UNKNOWN_HANDLER_FOR", timedelta(seconds=-1), "zero or more"),
+    ("DELIVERY_BACKOFF", (timedelta(seconds=9), 2.0, timedelta(seconds=1)), "cap that is not shorter"),
     ("GRACE_FOR", timedelta.max, "365,000 days at most"),
     ("DELIVERY_BACKOFF", (timedelta.max, 4.0, timedelta.max), "a tuple (first"),
     ("GRACE_FOR", timedelta(seconds=-1), "zero or more"),
@@ -121,6 +128,19 @@ def test_a_wrong_value_is_refused_with_key_value_and_what_it_may_be(settings, ke
         _ = current.lease_for
 
 
+@pytest.mark.parametrize("lease", [None, timedelta(seconds=5)])
+@pytest.mark.parametrize("key", ["RECONCILE_EVERY", "POLL_FOR"])
+def test_a_span_that_is_longer_than_the_lease_in_which_it_has_to_pass_is_refused_with_both(settings, key, lease):
+    """A worker that gives a sign, or looks for work, so rarely is taken for dead."""
+    settings.DURABLE = {key: timedelta(minutes=2), **({} if lease is None else {"LEASE_FOR": lease})}
+    (problem,) = problems()
+    assert f"DURABLE['{key}'] is {timedelta(minutes=2)!r}, longer than LEASE_FOR" in problem.text
+    assert repr(lease or timedelta(seconds=60)) in problem.text
+    assert problem.cure == "Make it LEASE_FOR at most, or leave it out."
+    with pytest.raises(ConfigurationError, match=key):
+        _ = current.lease_for
+
+
 def test_every_setting_has_its_refusal_tested():
     assert {key for key, _, _ in WRONG} == set(CHECKS)
 
@@ -149,8 +169,12 @@ def test_what_is_no_dict_is_refused(settings):
         {"QUEUES": {"slow": {}, "fast": {"transport": "database"}}},
         {"DATABASE": None, "GRACE_FOR": timedelta(), "UNKNOWN_HANDLER_FOR": timedelta()},
         {"DATABASE": "default", "DEFAULT_RETRY": Retry(max_attempts=1)},
+        {"LEASE_FOR": timedelta(seconds=1), "POLL_FOR": timedelta(seconds=1), "RECONCILE_EVERY": timedelta(seconds=1)},
+        {"POLL_FOR": timedelta(hours=1), "NOTIFY": True},
+        {"LEASE_FOR": timedelta(seconds=5), "GRACE_FOR": timedelta(hours=1)},
+        {"DELIVERY_BACKOFF": (timedelta(), 1.0, timedelta())},
     ],
-    ids=range(4),
+    ids=range(8),
 )
 def test_values_at_the_edge_are_taken(settings, given):
     settings.DURABLE = given

@@ -14,12 +14,25 @@ from durable.outcomes import Claim
 from durable.store import claims, outbox
 
 
-def claim(*, worker: str, limit: int, queues: tuple[str, ...] | None, lease_for: timedelta) -> list[Claim]:
+def claim(
+    *,
+    worker: str,
+    limit: int,
+    queues: tuple[str, ...] | None,
+    lease_for: timedelta,
+    token: uuid.UUID | None = None,
+) -> list[Claim]:
     """Claim at most `limit` due rows of `queues` (None: all queues); higher priority first, then the earlier due.
 
-    Commits together: the rows' status, time and delivery count, and their work items. Suspects are left out.
+    Commits together: the rows' status, time and delivery count, and their work items. Suspects are left out. A caller
+    that has to know what an unreported commit has taken chooses the `token`, fresh for each call, and asks `taken`.
     """
-    return _claim(worker, limit, queues, lease_for, suspects=False)
+    return _claim(worker, limit, queues, lease_for, token, suspects=False)
+
+
+def taken(token: uuid.UUID, *, worker: str) -> list[Claim]:
+    """The deliveries that were claimed under this token and are still out. Reads only."""
+    return transaction.reading(partial(claims.taken_under, token=token, worker=worker))
 
 
 def suspects_due(queues: tuple[str, ...] | None) -> int:
@@ -27,22 +40,30 @@ def suspects_due(queues: tuple[str, ...] | None) -> int:
     return transaction.reading(partial(outbox.count_suspects_due, queues=queues))
 
 
-def claim_suspect(*, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta) -> list[Claim]:
+def claim_suspect(
+    *, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta, token: uuid.UUID | None = None
+) -> list[Claim]:
     """Claim one due suspect, if there is one. The caller must have nothing else in flight, and must claim nothing until
     this delivery has ended.
     """
-    return _claim(worker, 1, queues, lease_for, suspects=True)
+    return _claim(worker, 1, queues, lease_for, token, suspects=True)
 
 
 def _claim(
-    worker: str, limit: int, queues: tuple[str, ...] | None, lease_for: timedelta, *, suspects: bool
+    worker: str,
+    limit: int,
+    queues: tuple[str, ...] | None,
+    lease_for: timedelta,
+    chosen: uuid.UUID | None,
+    *,
+    suspects: bool,
 ) -> list[Claim]:
     if transaction.engine_connection().vendor == "sqlite":
         # A look needs no lock there; a transaction that finds nothing would have kept all other writers waiting.
         look = partial(claims.anything_due, queues=queues, suspects=suspects)
         if not transaction.reading(look):
             return []
-    token = uuid.uuid4()
+    token = chosen or uuid.uuid4()
     tries: list[None] = []
 
     def body(connection: BaseDatabaseWrapper) -> list[Claim]:

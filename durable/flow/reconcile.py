@@ -10,7 +10,8 @@ from __future__ import annotations
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from django.db import Error as DjangoDatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -21,10 +22,10 @@ from durable.errors import WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import backoff, dead_letters, reporting, returning
 from durable.flow.steps.dead_letters import Death
-from durable.flow.steps.faults import Fault, classify
+from durable.flow.transaction import Patience
 from durable.logs import get_logger
 from durable.outcomes import Cause, OutboxStatus, ReconcileReport
-from durable.store import beats, outbox, work_items, workflows
+from durable.store import beats, left_open, outbox, work_items, workflows
 from durable.store.outbox import LockedRow, NewFailedAttempt, Return
 from durable.store.work_items import LockedItem
 from durable.store.workflows import LockedWorkflow
@@ -40,12 +41,14 @@ def reconcile() -> ReconcileReport:
     """One round over everything that was let fall; answers the counts, and what kept single workflows un-armed.
 
     Works in pages by id, each a transaction of its own, so that rows which it may not touch never hide the ones behind
-    them. An error of the store ends the round and is raised; the pages before it are done, the one it met is untouched.
-    An error that belongs to one workflow leaves that one un-armed, is answered and logged, and stops no other.
+    them. What somebody else has locked, a workflow, a row or an item, is passed over until a later round. An error of
+    the store ends the round and is raised; the pages before it are done, the one it met is untouched. An error that
+    belongs to one workflow, a lock that does not come included, leaves that one un-armed, is answered and logged, and
+    stops no other.
     """
     counts: Counter[str] = Counter()
     errors: dict[uuid.UUID, str] = {}
-    for source in (work_items.expired, outbox.claimed_without_item):
+    for source in (work_items.expired, left_open.claimed_without_item):
         after = 0
         while page := _page(source, after):
             after = page[-1][0]
@@ -64,15 +67,18 @@ def _page(source: Page, after: int) -> list[tuple[int, uuid.UUID]]:
 
 
 def _take_up_isolating(
-    page: Sequence[tuple[int, uuid.UUID]], errors: dict[uuid.UUID, str], before: int
+    page: Sequence[tuple[int, uuid.UUID]],
+    errors: dict[uuid.UUID, str],
+    before: int,
+    patience: Patience = Patience.JITTERED,
 ) -> Counter[str]:
-    """One page in one transaction; if something in it is broken for good, each workflow of the page in one of its
-    own.
+    """One page in one transaction; if something in it is broken or locked, each workflow of the page in one of its own,
+    tried once: there is another round.
     """
     try:
-        return transaction.own(lambda connection: _take_up(connection, page, before))
+        return transaction.own(lambda connection: _take_up(connection, page, before), patience=patience)
     except (DjangoDatabaseError, ValueError, LookupError, TypeError) as error:
-        if isinstance(error, DjangoDatabaseError) and classify(error) is not Fault.PERMANENT:
+        if isinstance(error, DjangoDatabaseError) and transaction.store_is_away(error):
             raise
         owners = {owner for _, owner in page}
         if len(owners) == 1:
@@ -83,7 +89,7 @@ def _take_up_isolating(
         counts: Counter[str] = Counter()
         for owner in sorted(owners):
             mine = [entry for entry in page if entry[1] == owner]
-            counts += _take_up_isolating(mine, errors, before + counts["rearmed"])
+            counts += _take_up_isolating(mine, errors, before + counts["rearmed"], Patience.ONCE)
         return counts
 
 
@@ -93,7 +99,7 @@ def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
     busy = {owner for _, owner in page} - owners.keys()
     if busy and (lost := busy - workflows.look(connection, busy).keys()):
         raise WorkflowNotFound(min(lost))
-    rows = outbox.lock(connection, [row_id for row_id, owner in page if owner in owners])
+    rows = outbox.lock_free(connection, [row_id for row_id, owner in page if owner in owners])
     rows = {row_id: row for row_id, row in rows.items() if row.status is OutboxStatus.CLAIMED}
     present = work_items.present(connection, rows)
     items = work_items.lock_expired(connection, rows)
@@ -102,7 +108,8 @@ def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
         return Counter()
     at = clock.database_now(connection)
     work_items.delete(connection, list(items))
-    # A worker beats four times a lease; one whose lease ran out while it is still beating has lost it, not died.
+    # A worker beats four times a lease; one whose lease ran out while it is still beating has lost it, not died. What
+    # was claimed under its name before it started was a former process's of that name, and that one has died.
     alive = beats.alive(connection, {item.worker for item in items.values()}, within=settings.lease_for / 2)
     settled: list[int] = []
     stopped: list[LockedItem] = []
@@ -117,7 +124,7 @@ def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
         if item is not None and item.asked_to_cancel:
             stopped.append(item)
             continue
-        cause = Cause.LEASE_LOST if item is not None and item.worker in alive else Cause.WORKER_DIED
+        cause = Cause.LEASE_LOST if item is not None and _lives(item, row, alive) else Cause.WORKER_DIED
         failed.append(NewFailedAttempt(row.id, row.deliveries, item.worker if item else "", None, cause, None))
         _judge(workflow, row, item, cause, returns, deaths, before)
     outbox.cancel(connection, settled)
@@ -126,6 +133,12 @@ def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
     outbox.record_failures(connection, failed)
     dead_letters.bury(connection, deaths, at=at)
     return Counter(settled=len(settled) + len(stopped), rearmed=len(returns), dead_lettered=len(deaths))
+
+
+def _lives(item: LockedItem, row: LockedRow, alive: Mapping[str, datetime | None]) -> bool:
+    """Whether the process that holds this delivery is there, as far as signs of life tell."""
+    began = alive.get(item.worker)
+    return item.worker in alive and (began is None or row.claimed_at is None or row.claimed_at >= began)
 
 
 def _judge(

@@ -22,9 +22,9 @@ def renew(held: Sequence[Held], *, lease_for: timedelta) -> list[Renewal]:
         return []
 
     def body(connection: BaseDatabaseWrapper) -> list[Renewal]:
-        locked = work_items.lock_free(connection, held)
+        locked = work_items.lock_free(connection, [(h.row_id, h.token) for h in held])
         work_items.extend(connection, [h for h in held if (h.row_id, h.token) in locked], lease_for=lease_for)
-        unlocked = [h for h in held if (h.row_id, h.token) not in locked]
+        unlocked = {(h.row_id, h.token) for h in held} - locked.keys()
         there = work_items.still_there(connection, unlocked) if unlocked else set()
         answers = []
         for h in held:

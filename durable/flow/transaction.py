@@ -60,6 +60,11 @@ def store_is_away(error: BaseException) -> bool:
     return sqlstate(origin(error)[1]) not in PASSING
 
 
+def is_passing(error: BaseException) -> bool:
+    """Whether it may succeed when it is tried again, sooner or later."""
+    return classify(error) is not Fault.PERMANENT
+
+
 class Waits(Enum):
     """Whether lock waits of a transaction are bounded from its beginning."""
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
+from django.db import Error as DjangoDatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
@@ -19,6 +20,7 @@ from durable.conf import settings
 from durable.errors import WorkflowBlocked
 from durable.flow import transaction
 from durable.flow.steps import choosing, closing, feeding, poison, reporting
+from durable.flow.steps.aside import Aside
 from durable.flow.steps.choosing import Choice, Told
 from durable.flow.steps.plan import Plan
 from durable.flow.steps.preparing import Batch, Note, is_turnable, prepare, unexpected
@@ -26,7 +28,7 @@ from durable.flow.steps.taking import Take
 from durable.flow.transaction import Patience, Waits
 from durable.kernel.cache import Cache
 from durable.kernel.events import EventType, MessageKind
-from durable.kernel.failure import interrupts
+from durable.kernel.failure import interrupts, sentence
 from durable.logs import get_logger
 from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
 from durable.store import messages, outbox, staging, together, work_items, workflows
@@ -49,6 +51,7 @@ def turn(
     company: Company = Company.ALONE,
     idle: int | None = None,
     told: Told | None = None,
+    aside: Aside | None = None,
 ) -> TurnReport:
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
 
@@ -60,9 +63,13 @@ def turn(
     company, others may have in memory what this process would replay: that is left to them for a moment. Of workflows
     for which there is no room in memory, only as many begin as this process has slots `idle` (None: enough), or when
     they have waited for `START_WAIT_FOR`. `told` has seen which of those in memory have something due.
+
+    A batch that meets a lock which does not come is turned again one by one: the workflow that it belongs to is put
+    `aside` for a few seconds, and keeps no other from its turn.
     """
     # What an error has dropped from memory here is in nobody else's: a second try leaves nothing to others.
     tries = iter([company])
+    passed_over = aside or Aside()
     return transaction.retried(
         lambda: _turn_once(
             cache,
@@ -73,8 +80,14 @@ def turn(
             company=next(tries, Company.ALONE),
             idle=limit if idle is None else idle,
             told=told,
+            aside=passed_over,
         )
     )
+
+
+def taken(take: Take) -> list[Claim]:
+    """What the last turns have taken without learning that it was committed. Reads only, and only if there is doubt."""
+    return transaction.reading(take.found)
 
 
 def _turn_once(
@@ -87,23 +100,61 @@ def _turn_once(
     company: Company,
     idle: int,
     told: Told | None,
+    aside: Aside,
 ) -> TurnReport:
     if take is not None and (found := transaction.reading(take.found)):
         return TurnReport(taken=tuple(found))
     choice = transaction.reading(
-        partial(choosing.choose, cache=cache, queues=queues, limit=limit, company=company, idle=idle, told=told)
+        partial(
+            choosing.choose,
+            cache=cache,
+            queues=queues,
+            limit=limit,
+            company=company,
+            idle=idle,
+            told=told,
+            left_out=aside.left_out(),
+        )
     )
     candidates = list(choice.waited)
     report = TurnReport()
     # Preparing costs more than looking: the second half is prepared only when others hold all of the first.
     while candidates and report == TurnReport():
         tried = candidates[: len(candidates) if choice.leaves else limit]
-        report = _turn_some(cache, tried, choice, limit, note, take)
+        try:
+            report = _turn_some(cache, tried, choice, limit, note, take)
+        except DjangoDatabaseError as error:
+            in_doubt = take is not None and take.in_doubt
+            if in_doubt or not transaction.is_passing(error) or transaction.store_is_away(error):
+                raise
+            report = _turn_each(cache, tried, choice, note, aside)
         done_with = choice.left.union(tried)
         candidates = [owner for owner in candidates if owner not in done_with]
     if take is not None:
         take.settled()
     return TurnReport(left=len(choice.left), held=choice.held) if report == TurnReport() else report
+
+
+def _turn_each(cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, note: Note, aside: Aside) -> TurnReport:
+    """The same candidates, each in a transaction of its own; nothing is taken on the way. One that meets a lock again
+    is put aside.
+    """
+    reports = []
+    for owner in candidates:
+        try:
+            reports.append(_turn_some(cache, [owner], choice, 1, note, None))
+        except DjangoDatabaseError as error:
+            if not transaction.is_passing(error) or transaction.store_is_away(error):
+                raise
+            aside.put(owner)
+            logger.warning("workflow.turn_put_off", workflow=str(owner), error=sentence(error))
+    return TurnReport(
+        workflows=sum(report.workflows for report in reports),
+        messages=sum(report.messages for report in reports),
+        staged=sum(report.staged for report in reports),
+        closed=sum(report.closed for report in reports),
+        deferred=sum(report.deferred for report in reports),
+    )
 
 
 def _turn_some(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from django.db import Error as DjangoDatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
@@ -13,6 +15,7 @@ from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import actors, reasons
 from durable.kernel.events import Event, EventType
+from durable.kernel.failure import sentence
 from durable.logs import get_logger
 from durable.outcomes import WorkflowState
 from durable.store import history, messages, workflows
@@ -62,22 +65,52 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
     return state
 
 
-def after_deploy(version: str) -> int:
-    """Offer every workflow that other code had to block to this version of the code, once; answers how many.
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """How many workflows were offered to this version of the code, and which were locked by somebody else just now."""
 
-    The mark stays until a turn succeeds. To be called at a worker's start.
+    count: int
+    left: frozenset[uuid.UUID]
+
+
+def after_deploy(version: str, *, left: frozenset[uuid.UUID] | None = None) -> Offered:
+    """Offer every workflow that other code had to block to this version of the code, once.
+
+    The mark stays until a turn succeeds. To be called at a worker's start, and again with what was `left` until nothing
+    is: a workflow that somebody else has locked is not waited for.
     """
-    offered = 0
-    while True:
-        ids = transaction.reading(lambda c: workflows.blocked_by_other_code(c, version, limit=_BATCH))
-        if not ids:
-            return offered
-        transaction.own(partial(_offer, ids))
-        offered += len(ids)
+    if left is not None:
+        busy = _offer_some(sorted(left), version)
+        return Offered(len(left) - len(busy), frozenset(busy))
+    offered, after = 0, uuid.UUID(int=0)
+    passed_over: set[uuid.UUID] = set()
+    while ids := transaction.reading(
+        partial(workflows.blocked_by_other_code, version=version, limit=_BATCH, after=after)
+    ):
+        after = ids[-1]
+        busy = _offer_some(ids, version)
+        offered += len(ids) - len(busy)
+        passed_over |= busy
+    return Offered(offered, frozenset(passed_over))
 
 
-def _offer(ids: list[uuid.UUID], connection: BaseDatabaseWrapper) -> None:
-    locked = workflows.lock(connection, ids)
-    live = [workflow.id for workflow in locked.values() if workflow.is_live]
-    workflows.offer_again(connection, live)
-    messages.unpark(connection, live)
+def _offer_some(ids: list[uuid.UUID], version: str) -> set[uuid.UUID]:
+    """Offer a batch; returns those that are left. One that meets a lock all the same leaves its whole batch."""
+    try:
+        return transaction.own(partial(_offer, ids, version))
+    except DjangoDatabaseError as error:
+        if transaction.store_is_away(error):
+            raise
+        logger.warning("unblock.put_off", count=len(ids), error=sentence(error))
+        return set(ids)
+
+
+def _offer(ids: list[uuid.UUID], version: str, connection: BaseDatabaseWrapper) -> set[uuid.UUID]:
+    locked = workflows.lock_free(connection, ids, limit=len(ids))
+    blocked = [
+        w.id for w in locked.values() if w.is_live and w.blocked_reason and w.blocked_version not in ("", version)
+    ]
+    workflows.offer_again(connection, blocked)
+    messages.unpark(connection, blocked)
+    left = set(ids) - locked.keys()
+    return set(workflows.look(connection, left)) if left else left

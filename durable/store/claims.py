@@ -92,7 +92,7 @@ def _take_postgresql(
     connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[tuple[Any, ...]]:
     now, now_params = clock.now_sql(connection)
-    until, until_params = clock.now_sql(connection, lease_for)
+    until, until_params = clock.lease_sql(connection, lease_for)
     return sql.fetch(
         connection,
         f"""
@@ -119,7 +119,7 @@ def _take_sqlite(
     connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[tuple[Any, ...]]:
     now, now_params = clock.now_sql(connection)
-    until, until_params = clock.now_sql(connection, lease_for)
+    until, until_params = clock.lease_sql(connection, lease_for)
     condition, ids = sql.among(connection, "id", row_ids)
     rows = sql.fetch(
         connection,

@@ -8,13 +8,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.kernel import wire
+from durable.models.fields import moment_from_database
 from durable.outcomes import Cause, OutboxStatus
 from durable.store import sql
 
@@ -34,27 +35,42 @@ class LockedRow:
     delivery_failures: int
     delivery_budget: int
     attempts: int
+    claimed_at: datetime | None
 
 
 # By hand, as in `store/workflows.py`.
 _COLUMNS = (
     "id, workflow_id, lease, ordinal, activity, status, options, deliveries, delivery_failures, delivery_budget, "
-    "attempts"
+    "attempts, {claimed_at}"
 )
 
 
-def _select(connection: BaseDatabaseWrapper, condition: str, params: sql.Params) -> dict[int, LockedRow]:
-    locking = sql.locking(connection, "NO KEY UPDATE")
+def _select(
+    connection: BaseDatabaseWrapper, condition: str, params: sql.Params, *, strength: str = "NO KEY UPDATE"
+) -> dict[int, LockedRow]:
+    locking = sql.locking(connection, strength)
+    columns = _COLUMNS.format(claimed_at=sql.moment(connection, "claimed_at"))
     rows = sql.fetch(
-        connection, f"SELECT {_COLUMNS} FROM durable_outboxrow WHERE {condition} ORDER BY id{locking}", params
+        connection, f"SELECT {columns} FROM durable_outboxrow WHERE {condition} ORDER BY id{locking}", params
     )
     return {row[0]: _locked(row) for row in rows}
 
 
 def _locked(row: tuple[Any, ...]) -> LockedRow:
-    row_id, owner, lease, ordinal, activity, status, options, *rest = row
+    row_id, owner, lease, ordinal, activity, status, options, deliveries, failures, budget, attempts, claimed_at = row
     return LockedRow(
-        row_id, sql.as_uuid(owner), lease, ordinal, activity, OutboxStatus(status), sql.loads(options), *rest
+        id=row_id,
+        workflow_id=sql.as_uuid(owner),
+        lease=lease,
+        ordinal=ordinal,
+        activity=activity,
+        status=OutboxStatus(status),
+        options=sql.loads(options),
+        deliveries=deliveries,
+        delivery_failures=failures,
+        delivery_budget=budget,
+        attempts=attempts,
+        claimed_at=moment_from_database(claimed_at),
     )
 
 
@@ -65,6 +81,25 @@ def lock(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> dict[int, Locke
         return {}
     condition, params = sql.among(connection, "id", ids)
     return _select(connection, condition, params)
+
+
+def lock_free(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> dict[int, LockedRow]:
+    """Lock, in id order, those of the rows that nobody else holds."""
+    ids = list(ids)
+    if not ids:
+        return {}
+    condition, params = sql.among(connection, "id", ids)
+    return _select(connection, condition, params, strength="NO KEY UPDATE SKIP LOCKED")
+
+
+def lock_free_ids(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> set[int]:
+    """The same for a verb that needs no look at them. On SQLite there is nothing to do."""
+    ids = list(ids)
+    if not ids or not sql.is_postgresql(connection):
+        return set(ids)
+    condition, params = sql.among(connection, "id", ids)
+    statement = f"SELECT id FROM durable_outboxrow WHERE {condition} ORDER BY id FOR NO KEY UPDATE SKIP LOCKED"
+    return {row[0] for row in sql.fetch(connection, statement, params)}
 
 
 def lock_ids(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> None:
@@ -89,6 +124,18 @@ def lock_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UU
     """Lock, in id order, all rows of these (locked) workflows that are pending, claimed, or dead letters."""
     condition, params = sql.among(connection, "workflow_id", workflow_ids)
     return _select(connection, f"status IN ('pending', 'claimed', 'failed') AND {condition}", params)
+
+
+def lock_free_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> list[int]:
+    """Lock, in id order, those of the same rows that nobody else holds; returns their ids."""
+    condition, params = sql.among(connection, "workflow_id", workflow_ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT id FROM durable_outboxrow WHERE status IN ('pending', 'claimed', 'failed') AND {condition} "
+        f"ORDER BY id{sql.locking(connection, 'NO KEY UPDATE SKIP LOCKED')}",
+        params,
+    )
+    return [row[0] for row in rows]
 
 
 _FINISHED = sql.RowSet([("id", "bigint"), ("status", "text"), ("counts", "int"), ("heartbeat", "text")])
@@ -300,44 +347,6 @@ def of_ordinals(
         keys.params(connection, given),
     )
     return lock(connection, [row[0] for row in found])
-
-
-def open_of_terminal(connection: BaseDatabaseWrapper, *, limit: int) -> list[uuid.UUID]:
-    """Terminal workflows that still have pending, claimed or dead rows: at most `limit` rows deep."""
-    rows = sql.fetch(
-        connection,
-        # Looked up row by row: joined, PostgreSQL would rather read all workflows there ever were.
-        f"SELECT DISTINCT workflow_id FROM (SELECT r.workflow_id FROM ({_OPEN}) AS r "
-        "WHERE (SELECT w.status FROM durable_workflow w WHERE w.id = r.workflow_id) NOT IN ('running', 'paused') "
-        f"LIMIT {int(limit)}) AS found",
-    )
-    return [sql.as_uuid(row[0]) for row in rows]
-
-
-# Each part in the words of a partial index: closed rows, of which there may be millions, are not even looked at.
-_OPEN = " UNION ALL ".join(
-    f"SELECT workflow_id FROM durable_outboxrow WHERE {condition}"
-    for condition in (
-        "status = 'pending' AND NOT paused AND NOT suspect",
-        "status = 'pending' AND NOT paused AND suspect",
-        "status = 'pending' AND paused",
-        "status = 'claimed'",
-        "status = 'failed'",
-    )
-)
-
-
-def claimed_without_item(connection: BaseDatabaseWrapper, *, after: int, limit: int) -> list[tuple[int, uuid.UUID]]:
-    """Claimed rows that no work item stands for, in id order behind `after`."""
-    rows = sql.fetch(
-        connection,
-        # The signs keep both databases from walking the primary key, over all that was ever done: what is out is few.
-        "SELECT r.id, r.workflow_id FROM durable_outboxrow r WHERE r.status = 'claimed' AND +r.id > %s "
-        "AND NOT EXISTS (SELECT 1 FROM durable_workitem i WHERE i.outbox_row_id = r.id) "
-        f"ORDER BY +r.id LIMIT {int(limit)}",
-        [after],
-    )
-    return [(row[0], sql.as_uuid(row[1])) for row in rows]
 
 
 def count_suspects_due(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None = None) -> int:

@@ -89,7 +89,7 @@ def _taken_postgresql(
     connection: BaseDatabaseWrapper, new: Sequence[NewRow], token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[tuple[Any, ...]]:
     now, params = clock.now_sql(connection)
-    until, until_params = clock.now_sql(connection, lease_for)
+    until, until_params = clock.lease_sql(connection, lease_for)
     insert = _INSERT.format(status="claimed", now=now, claimed_at=now, deliveries=1, given=_STAGED.source(connection))
     return sql.fetch(
         connection,
@@ -108,7 +108,7 @@ def _taken_sqlite(
     connection: BaseDatabaseWrapper, new: Sequence[NewRow], token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[tuple[Any, ...]]:
     now, params = clock.now_sql(connection)
-    until, until_params = clock.now_sql(connection, lease_for)
+    until, until_params = clock.lease_sql(connection, lease_for)
     insert = _INSERT.format(status="claimed", now=now, claimed_at=now, deliveries=1, given=_STAGED.source(connection))
     rows = sql.fetch(
         connection,

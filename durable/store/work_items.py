@@ -76,6 +76,11 @@ def lock_of_rows(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dic
     return {item.row_id: item for item in _select(connection, row_ids, strength="UPDATE")}
 
 
+def lock_free_of_rows(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
+    """Lock, in id order, those items of these rows that nobody else holds."""
+    return {item.row_id: item for item in _select(connection, row_ids, strength="UPDATE SKIP LOCKED")}
+
+
 def lock_expired(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
     """Lock, in id order, those of the items that nobody else holds and whose lease has run out by now."""
     now, more = clock.now_sql(connection)
@@ -113,25 +118,26 @@ def ask_to_cancel(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> No
 _HELD = sql.RowSet([("id", "bigint"), ("token", "uuid"), ("heartbeat", "text")])
 
 
-def lock_free(connection: BaseDatabaseWrapper, held: Sequence[Held]) -> dict[Delivery, LockedItem]:
-    """Lock, in id order, those of the held items that nobody else has locked and that still carry their token."""
-    return _carrying(connection, {(h.row_id, h.token) for h in held}, strength="UPDATE SKIP LOCKED")
+def lock_free(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+    """Lock, in id order, those of the items that nobody else has locked and that still carry their token."""
+    return _carrying(connection, set(deliveries), strength="UPDATE SKIP LOCKED")
 
 
-def still_there(connection: BaseDatabaseWrapper, held: Sequence[Held]) -> set[Delivery]:
-    """Look, without locks, which of the held items still carry their token."""
+def still_there(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> set[Delivery]:
+    """Look, without locks, which of the items still carry their token."""
+    wanted = set(deliveries)
     rows = (
         WorkItem.objects.using(connection.alias)
-        .filter(outbox_row_id__in={h.row_id for h in held})
+        .filter(outbox_row_id__in={row_id for row_id, _ in wanted})
         .values_list("outbox_row_id", "lock_token")
     )
-    return set(rows) & {(h.row_id, h.token) for h in held}
+    return set(rows) & wanted
 
 
 def extend(connection: BaseDatabaseWrapper, held: Sequence[Held], *, lease_for: timedelta) -> None:
     """Extend the leases of (locked) items from now, and keep the handlers' latest heartbeat details. One statement."""
     if held:
-        until, params = clock.now_sql(connection, lease_for)
+        until, params = clock.lease_sql(connection, lease_for)
         rows = [(h.row_id, h.token, h.heartbeat) for h in held]
         sql.execute(
             connection,

@@ -291,13 +291,15 @@ def count_poison(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> Non
     )
 
 
-def blocked_by_other_code(connection: BaseDatabaseWrapper, version: str, *, limit: int) -> list[uuid.UUID]:
-    """Blocked live workflows that this version of the code has not tried yet."""
+def blocked_by_other_code(
+    connection: BaseDatabaseWrapper, version: str, *, limit: int, after: uuid.UUID
+) -> list[uuid.UUID]:
+    """Blocked live workflows that this version of the code has not tried yet, in id order behind `after`."""
     rows = sql.fetch(
         connection,
         "SELECT id FROM durable_workflow WHERE blocked_reason <> '' AND blocked_version NOT IN (%s, '') "
-        f"AND status IN ('running', 'paused') ORDER BY id LIMIT {int(limit)}",
-        [version],
+        f"AND status IN ('running', 'paused') AND id > %s ORDER BY id LIMIT {int(limit)}",
+        [version, sql.param(connection, after)],
     )
     return [sql.as_uuid(row[0]) for row in rows]
 

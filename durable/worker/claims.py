@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from threading import Event
 
 from django.db import Error as DatabaseFault
@@ -14,7 +16,7 @@ from durable.flow import claim as claiming
 from durable.flow import release as releasing
 from durable.flow.steps.taking import Take
 from durable.kernel.failure import sentence
-from durable.outcomes import Claim
+from durable.outcomes import Claim, GiveBack
 from durable.worker.delivery import Delivery
 from durable.worker.handlers import Handlers
 from durable.worker.leases import Leases
@@ -82,6 +84,9 @@ class Claims:
         self._nothing_else_due = False
         self._turned_away = False
         self._closed = False
+        self._over = False
+        self._in_doubt: uuid.UUID | None = None
+        self._unreturned: list[Delivery] = []
         self.made = 0
         """How many claims brought something."""
 
@@ -109,8 +114,10 @@ class Claims:
 
     @property
     def in_claim(self) -> bool:
-        """A claim is being made: rows may be ours that nobody holds yet. From any thread."""
-        return self._claiming or self._reserved > 0
+        """A claim is being made, or has failed without saying whether it was committed: rows may be ours that nobody
+        holds yet. From any thread.
+        """
+        return self._claiming or self._reserved > 0 or self._in_doubt is not None
 
     def taking(self) -> Take:
         """What lets turns claim what they stage, each of them followed by `receive`."""
@@ -134,10 +141,26 @@ class Claims:
         return turned_away
 
     def end_reservations(self, seconds: float) -> None:
-        """Reserve nothing any more, and wait for what a turn under way brings, `seconds` at most."""
+        """Reserve nothing any more, and wait for what a turn under way brings, `seconds` at most. What comes later, of
+        a claim or a turn whose commit takes longer, is not begun: it goes back uncounted.
+        """
         with self._lock:
             self._closed = True
             self._lock.wait_for(lambda: not self._reserved, seconds)
+            self._over = True
+
+    def end(self, seconds: float) -> str:
+        """Wait until nothing is being claimed any more, `seconds` at most. Returns what may still be leased, in words;
+        empty when nothing is.
+        """
+        with self._lock:
+            over = self._lock.wait_for(lambda: not self._claiming and not self._reserved, max(0.0, seconds))
+            left = [delivery.claim.idempotency_key for delivery in self._unreturned]
+        if not over:
+            return "a claim had not come to its end: what it takes stays leased until the lease runs out"
+        if self._in_doubt is not None:
+            return "it is not known whether the last claim was committed: what it took stays leased"
+        return f"what came late could not be given back: {', '.join(left)}" if left else ""
 
     def reserve(self) -> int:
         """Room for rows that a turn is about to stage.
@@ -174,9 +197,14 @@ class Claims:
         unwritten = IN_FLIGHT * (self._handlers.size + ahead) - self._leases.count
         return max(0, min(self._handlers.free, unwritten) - self._reserved)
 
+    def lose_sight(self, token: uuid.UUID) -> None:
+        """Rows may be leased under this token, and nobody can find out. On the turn thread, at its end."""
+        self._in_doubt = self._in_doubt or token
+
     def close(self) -> None:
         """Give back what has not begun, uncounted. On the claim thread, at its end."""
         try:
+            self._resolve_doubt()
             self._give_back()
         except DatabaseFault as fault:  # still held: the worker's last words give it back
             log.warning("give_back_failed", error=sentence(fault), worker=self._worker)
@@ -189,7 +217,7 @@ class Claims:
         if room <= 0:
             self._hungry = False
             return self._wait_for_slots(now)
-        found = self._hold(lambda: self._claim(room))
+        found = self._hold(partial(self._claim, room))
         self._nothing_else_due = found < room
         was_hungry, self._hungry = self._hungry, found < room
         if self._hungry and not was_hungry:
@@ -219,14 +247,32 @@ class Claims:
             return
         log.info("claimed_ahead_given_back", count=len(waiting), worker=self._worker)
         try:
-            releasing.release([delivery.claim for delivery in waiting])
+            outcomes = releasing.release([delivery.claim for delivery in waiting])
         except DatabaseFault:
             for delivery in waiting:
                 self._handlers.dispatch(delivery)
             raise
-        for delivery in waiting:
+        for delivery, outcome in zip(waiting, outcomes, strict=True):
+            if outcome is GiveBack.BUSY:
+                self._handlers.dispatch(delivery)
+                continue
             delivery.settle()
             self._leases.end(delivery)
+
+    def _return(self, deliveries: Sequence[Delivery]) -> None:
+        """Give back, uncounted, what came after the stop had begun to settle what this process holds."""
+        log.info("claimed_late_given_back", count=len(deliveries), worker=self._worker)
+        try:
+            outcomes = releasing.release([delivery.claim for delivery in deliveries])
+        except DatabaseFault as fault:
+            log.warning("give_back_failed", error=sentence(fault), worker=self._worker)
+            outcomes = [GiveBack.BUSY] * len(deliveries)
+        for delivery, outcome in zip(deliveries, outcomes, strict=True):
+            delivery.settle()
+            if outcome is GiveBack.BUSY:
+                self._unreturned.append(delivery)
+            else:
+                self._leases.end(delivery)
 
     def _suspects_first(self, now: float) -> bool:
         """Whether ordinary claims are suspended for the sake of suspects, now."""
@@ -252,26 +298,44 @@ class Claims:
             reserved = self._reserved
         return not reserved and self._handlers.busy == 0 and self._leases.count == 0
 
-    def _claim(self, limit: int) -> list[Claim]:
-        return claiming.claim(worker=self._worker, limit=limit, queues=self._queues, lease_for=self._lease_for)
+    def _claim(self, limit: int, token: uuid.UUID) -> list[Claim]:
+        return claiming.claim(
+            worker=self._worker, limit=limit, queues=self._queues, lease_for=self._lease_for, token=token
+        )
 
-    def _claim_suspect(self) -> list[Claim]:
-        return claiming.claim_suspect(worker=self._worker, queues=self._queues, lease_for=self._lease_for)
+    def _claim_suspect(self, token: uuid.UUID) -> list[Claim]:
+        return claiming.claim_suspect(worker=self._worker, queues=self._queues, lease_for=self._lease_for, token=token)
 
-    def _hold(self, claim: Callable[[], list[Claim]]) -> int:
+    def _hold(self, claim: Callable[[uuid.UUID], list[Claim]]) -> int:
         """Claim, hold and dispatch; answers how many there were."""
         self._claiming = True
         try:
-            claims = claim()
+            self._resolve_doubt()
+            self._in_doubt = token = uuid.uuid4()
+            claims = claim(token)
+            self._in_doubt = None
             self._dispatch(claims)
         finally:
-            self._claiming = False
+            with self._lock:
+                self._claiming = False
+                self._lock.notify_all()
         return len(claims)
+
+    def _resolve_doubt(self) -> None:
+        """Hold and run what the last claim has taken, if it failed without saying whether it was committed."""
+        if self._in_doubt is None:
+            return
+        found = claiming.taken(self._in_doubt, worker=self._worker)
+        self._in_doubt = None
+        self._dispatch(found)
 
     def _dispatch(self, claims: Sequence[Claim]) -> None:
         deliveries = [Delivery(claim) for claim in claims]
         self._leases.hold(deliveries)
         self.made += bool(deliveries)
+        if self._over and deliveries:
+            self._return(deliveries)
+            return
         for delivery in deliveries:
             log.debug("claimed", **of_claim(delivery.claim))
             self._handlers.dispatch(delivery)

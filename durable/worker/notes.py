@@ -89,7 +89,7 @@ class Notes:
         self._told = True
         return None
 
-    def count_the_dead(self, count: Callable[[uuid.UUID], None]) -> list[uuid.UUID]:
+    def count_the_dead(self, count: Callable[[uuid.UUID], bool]) -> list[uuid.UUID]:
         """As the function of this name, in all places that there are."""
         counted = []
         for place in _places():
@@ -122,10 +122,11 @@ def folder_of(alias: str, place: Path | None = None) -> Path:
     return root / digest
 
 
-def count_the_dead(folder: Path, count: Callable[[uuid.UUID], None]) -> list[uuid.UUID]:
-    """Call `count` for each workflow whose code ran in a process that has died since, and answer their ids.
+def count_the_dead(folder: Path, count: Callable[[uuid.UUID], bool]) -> list[uuid.UUID]:
+    """Call `count` for each workflow whose code ran in a process that has died since; returns the ids of those for
+    which it said that they are counted.
 
-    A note goes only after it was counted; two processes never count the same one.
+    A note goes only after it was counted, the others stay for a later call; two processes never count the same one.
     """
     counted = []
     for path in sorted(folder.glob("*.note")):
@@ -134,7 +135,8 @@ def count_the_dead(folder: Path, count: Callable[[uuid.UUID], None]) -> list[uui
                 continue
             if len(content) == _SIZE and content[0] == _NOTED:
                 workflow_id = uuid.UUID(bytes=content[1:])
-                count(workflow_id)
+                if not count(workflow_id):
+                    continue
                 counted.append(workflow_id)
             path.unlink(missing_ok=True)
     return counted

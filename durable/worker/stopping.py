@@ -12,6 +12,7 @@ from django.db import connections
 from durable.conf import settings
 from durable.flow import beat, release, renew
 from durable.kernel.failure import sentence
+from durable.outcomes import GiveBack
 from durable.worker import hygiene
 from durable.worker.delivery import Delivery, Settlement
 from durable.worker.logs import get_logger
@@ -28,6 +29,9 @@ LAST_WORDS = 5.0
 SHORT_CLAIM = 4.0
 """Seconds that a claim under way may take to come to its end, also without grace."""
 
+LOCKED_FOR = 0.1
+"""Seconds between two tries to give back what somebody else has locked."""
+
 BURST_PATIENCE = 100
 """Looks at a store that does not answer until a burst gives up: about two seconds."""
 
@@ -40,6 +44,8 @@ class _Farewell(threading.Thread):
         self._worker = worker
         self._left = left
         self.said = threading.Event()
+        self.late = threading.Event()
+        """Nobody waits for the last words any more."""
         self.trouble = ""
 
     def run(self) -> None:
@@ -48,9 +54,7 @@ class _Farewell(threading.Thread):
             if self._left:
                 # The last heartbeats go along, for the next attempt to read.
                 renew.renew([delivery.held for delivery in self._left], lease_for=settings.lease_for)
-                release.release([delivery.claim for delivery in self._left])
-                for delivery in self._left:
-                    self._worker.leases.end(delivery)
+                self._release()
             beat.gone(self._worker.name)
         # Whatever keeps the last words from being written, the exit code has to say so.
         except BaseException as fault:  # noqa: BLE001
@@ -59,12 +63,27 @@ class _Farewell(threading.Thread):
             connections.close_all()
             self.said.set()
 
+    def _release(self) -> None:
+        """Give everything back; what somebody else has locked again and again, while there is time."""
+        left = list(self._left)
+        while left:
+            outcomes = release.release([delivery.claim for delivery in left])
+            busy = [delivery for delivery, outcome in zip(left, outcomes, strict=True) if outcome is GiveBack.BUSY]
+            for delivery in left:
+                if delivery not in busy:
+                    self._worker.leases.end(delivery)
+            left = busy
+            self.trouble = f"somebody else has locked {len(left)} of what is to be given back" if left else ""
+            if left and self.late.wait(LOCKED_FOR):
+                return
+
 
 def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
     """Stop a worker in good order. Answers its exit code: `code`, or `Exit.STORE` when something could not be written.
 
     Claims and turns end first. Handlers have `grace` seconds, acknowledgements five more; what has not ended by then is
-    released uncounted, and handlers that still run are told so and left alone.
+    released uncounted, and handlers that still run are told so and left alone. What a claim brings later still goes
+    back at once; one that does not come to its end in time is said, and makes the exit code `Exit.STORE`.
     """
     deadline = time.monotonic() + grace
     for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop):
@@ -85,6 +104,10 @@ def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
     except RuntimeError:  # no more threads on this machine: it is said here, however long that takes
         farewell.run()
     farewell.said.wait(max(0.1, end - time.monotonic()))
+    farewell.late.set()
+    for loop in (worker.claim_loop, worker.turn_loop):
+        loop.join(end - time.monotonic())
+    unclaimed = worker.claims.end(end - time.monotonic())
     worker.lease_loop.stop()
     for loop in worker.loops:
         loop.stop()
@@ -92,19 +115,20 @@ def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
     end = time.monotonic() + 1.0
     for loop in worker.loops:
         loop.join(end - time.monotonic())
-    return _verdict(worker, code, farewell, unwritten)
+    return _verdict(worker, code, farewell, unwritten, unclaimed)
 
 
-def _verdict(worker: Worker, code: Exit, farewell: _Farewell, unwritten: int) -> Exit:
-    if not unwritten and not farewell.trouble and farewell.said.is_set():
+def _verdict(worker: Worker, code: Exit, farewell: _Farewell, unwritten: int, unclaimed: str) -> Exit:
+    if not unwritten and not farewell.trouble and farewell.said.is_set() and not unclaimed:
         return code
+    trouble = farewell.trouble or ("" if farewell.said.is_set() else "no answer in time")
     held = [delivery.claim.idempotency_key for delivery in worker.leases.all()]
     log.error(
         "stopped_with_work_left",
         worker=worker.name,
         unwritten=unwritten,
         still_leased=held,
-        error=farewell.trouble or "no answer in time",
+        error="; ".join(filter(None, [trouble, unclaimed])),
     )
     # A turn that hangs inside its transaction may be the very reason: the process has to start anew all the same.
     return code if code is Exit.RESTART else Exit.STORE

@@ -9,7 +9,10 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 
+from django.db import Error as DatabaseFault
+
 from durable.flow import turn
+from durable.flow.steps.aside import Aside
 from durable.flow.steps.choosing import LEFT_FOR, Told
 from durable.kernel.cache import Cache
 from durable.outcomes import Claim, Company, TurnReport
@@ -52,6 +55,7 @@ class Turns:
         self._closed = closed
         self._company = company
         self.told = Told()
+        self._aside = Aside()
         self._running: tuple[uuid.UUID, float] | None = None
 
     def hanging(self, seconds: float) -> uuid.UUID | None:
@@ -79,6 +83,7 @@ class Turns:
                 company=self._company(),
                 idle=self._claims.idle,
                 told=self.told,
+                aside=self._aside,
             )
             taken = report.taken
         finally:
@@ -96,7 +101,12 @@ class Turns:
 
     def close(self) -> None:
         """Evict every workflow and take the note away. On the turn thread, at its end."""
-        self._claims.receive(())  # nobody will come to know what was in doubt, and a stop does not wait for it
+        found: Sequence[Claim] = ()
+        try:
+            found = turn.taken(self._take)
+        except DatabaseFault:
+            self._claims.lose_sight(self._take.token)
+        self._claims.receive(found)
         self._cache.drop_all()
         if self._note is not None:
             self._note.close()

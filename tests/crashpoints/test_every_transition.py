@@ -27,7 +27,12 @@ NO_TRANSITIONS = {
 """Modules that change nothing: views of what is there, and the tools of those that do change something."""
 
 READS = {
-    *("durable.flow.claim.suspects_due", "durable.flow.redrive.preview_redrive", "durable.flow.redrive.verdicts"),
+    *(
+        "durable.flow.claim.suspects_due",
+        "durable.flow.claim.taken",
+        "durable.flow.redrive.preview_redrive",
+        "durable.flow.redrive.verdicts",
+    ),
     *(
         "durable.flow.steps.selecting.verdicts",
         "durable.store.redrives.verdicts",

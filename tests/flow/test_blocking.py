@@ -165,14 +165,14 @@ def test_a_deploy_is_offered_every_blocked_workflow_once(
     driver: Driver, blocked: uuid.UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The version that blocked it is not offered it; another one is, once; and it does not fill the history."""
-    assert unblock.after_deploy(registry.version()) == 0
+    assert unblock.after_deploy(registry.version()).count == 0
     monkeypatch.setattr(registry, "version", lambda: "second")
-    assert unblock.after_deploy("second") == 1
-    assert unblock.after_deploy("second") == 0
+    assert unblock.after_deploy("second").count == 1
+    assert unblock.after_deploy("second").count == 0
     assert stored(blocked).blocked_reason
     driver.turn()
     assert (stored(blocked).blocked_version, driver.turn().workflows) == ("second", 0)
-    assert unblock.after_deploy("second") == 0
+    assert unblock.after_deploy("second").count == 0
     assert history(blocked).count("workflow_blocked") == 1
     assert set(Message.objects.values_list("parked", flat=True)) == {True}
 
@@ -192,7 +192,7 @@ def test_a_deploy_whose_code_fits_clears_the_mark(
 def test_a_deploy_offers_nothing_that_has_ended(blocked: uuid.UUID) -> None:
     """Also when it was blocked before."""
     terminate.terminate(blocked, reason="hopeless")
-    assert unblock.after_deploy("other") == 0
+    assert unblock.after_deploy("other").count == 0
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ def test_a_deploy_before_the_start_is_due_leaves_the_mark_until_the_code_was_tri
 ) -> None:
     """Found by a crash point: the mark went, and the history never said that it had been taken away."""
     Workflow.objects.filter(id=unknown).update(type=cases.nothing.name)
-    assert unblock.after_deploy("next") == 1
+    assert unblock.after_deploy("next").count == 1
     driver.turn()
     assert (bool(stored(unknown).blocked_reason), history(unknown)[-1]) == (True, "workflow_blocked")
     assert driver.turn().workflows == 0
@@ -83,8 +83,8 @@ def test_a_deploy_whose_code_overruns_as_the_last_one_did_leaves_the_mark(driver
         poison.count(workflow_id)
     assert stored(workflow_id).blocked_reason
     before = history(workflow_id)
-    assert unblock.after_deploy("next") == 1
+    assert unblock.after_deploy("next").count == 1
     driver.turn()
     assert (bool(stored(workflow_id).blocked_reason), history(workflow_id)) == (True, before)
-    assert unblock.after_deploy(stored(workflow_id).blocked_version) == 0
+    assert unblock.after_deploy(stored(workflow_id).blocked_version).count == 0
     assert driver.turn().workflows == 0

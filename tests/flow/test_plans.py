@@ -82,7 +82,7 @@ def _begin_and_keep_house() -> None:
 _BOUNDED = (
     "durable_outbox_",
     "durable_dead_letters_",
-    "durable_workflow_status (status=?)",
+    "durable_workflow_status (status=?",
     "(id=?)",
     "(rowid=?)",
 )

@@ -95,6 +95,26 @@ def test_a_worker_that_still_beats_has_lost_its_lease_and_is_not_called_dead(out
     assert row(out.workflow_id).cause == "lease_lost"
 
 
+def test_a_worker_that_was_started_again_under_the_same_name_did_not_lose_what_the_former_one_had(
+    driver: Driver, frozen_clock: Any, out: Claim
+) -> None:
+    """That process died with it. What the new one claimed and did not renew, it has lost."""
+    beat.beat(name="driver", queues=[], version="1", up_for=timedelta(seconds=1))
+    frozen_clock.move(timedelta(seconds=5))
+    beat.beat(name="driver", queues=[], version="1", up_for=timedelta(seconds=1))
+    mine = driver.enqueue(cases.step, 2)
+    later = driver.claim_one()
+    frozen_clock.move(LEASE + timedelta(seconds=1))
+    beat.beat(name="driver", queues=[], version="1")
+    assert reconcile.reconcile().rearmed == 2
+    assert (row(out.workflow_id).cause, row(mine).cause) == ("worker_died", "lease_lost")
+    assert dict(FailedAttempt.objects.values_list("outbox_row_id", "cause")) == {
+        out.row_id: "worker_died",
+        later.row_id: "lease_lost",
+    }
+    assert Worker.objects.get().started_at == frozen_clock.now - LEASE - timedelta(seconds=2)
+
+
 def test_the_last_heartbeat_is_copied_to_the_row(out: Claim) -> None:
     """The next delivery can read it."""
     renew.renew([Held(out.row_id, out.token, '{"page":3}')], lease_for=LEASE)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from durable import clock
 from durable.flow import abandon, acknowledge, beat, look, reconcile, renew, signal
@@ -16,10 +17,12 @@ from durable.outcomes import Cause, Failure, Held, Renewal, RetryLater
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, items, row, rows, workflow
 from tests.flow.state import expire
+from tests.waiting import PATIENCE, in_thread
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SOON = timedelta(minutes=5)
+SHORT = timedelta(milliseconds=200)
 
 
 @pytest.fixture(params=[timedelta(minutes=10), timedelta(minutes=-10)], ids=["ahead", "behind"])
@@ -81,6 +84,46 @@ def test_a_host_whose_clock_is_off_begins_nothing_early(driver: Driver, wrong_cl
     wake_at = workflow(sleeper).wake_at
     assert wake_at is not None
     assert abs(wake_at - later) < timedelta(minutes=1)
+
+
+def _until_somebody_waits_for_a_lock() -> datetime:
+    """Returns the server's time at a moment at which a statement is waiting."""
+    look_again = threading.Event()
+    for _ in range(int(PATIENCE * 200)):
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT clock_timestamp() FROM pg_locks WHERE NOT granted AND relation = 'durable_workitem'::regclass"
+            )
+            found = cursor.fetchone()
+        if found is not None:
+            at: datetime = found[0]
+            return at
+        look_again.wait(0.005)
+    raise AssertionError("Nobody waits.")
+
+
+def _granting(how: str, driver: Driver) -> Callable[[], object]:
+    if how == "claim":
+        return lambda: driver.claim(lease_for=SHORT)
+    driver.enqueue(cases.step, 2)
+    out = driver.claim()
+    return lambda: renew.renew([Held(c.row_id, c.token) for c in out], lease_for=SHORT)
+
+
+@pytest.mark.parametrize("how", ["claim", "renew"])
+def test_a_lease_begins_when_it_is_written_not_when_its_statement_began_to_wait(driver: Driver, how: str) -> None:
+    """Or a short one would be granted when it has run out, and be taken up at once."""
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite waits at BEGIN, before a moment is taken.")
+    driver.enqueue(cases.step, 1)
+    grant = _granting(how, driver)
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE durable_workitem IN SHARE MODE")
+        granting = in_thread(grant)
+        waited_at = _until_somebody_waits_for_a_lock()
+    granting.result(PATIENCE)
+    assert all(item.locked_until >= waited_at + SHORT for item in items())
 
 
 @pytest.fixture(params=["Asia/Tokyo", "America/Adak"])

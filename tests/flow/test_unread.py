@@ -184,7 +184,7 @@ def test_after_a_deploy_only_live_workflows_have_their_messages_back(driver: Dri
     driver.turn()
     signal.signal(workflow_id, "news", payload="42")
     terminate.terminate(workflow_id, reason="enough")
-    unblock._offer([workflow_id], connection)
+    unblock._offer([workflow_id], "next", connection)
     assert kept(workflow_id) == [("signal", "news", True)]
 
 

@@ -189,7 +189,7 @@ class Operating(Stage):
                 offered = promised.deploy(expected, code)
                 if offered > 1:
                     return  # they would be due at the same instant, see `cases`
-                same(self.crew[by].do(lambda: unblock.after_deploy(code)), offered)
+                same(self.crew[by].do(lambda: unblock.after_deploy(code).count), offered)
                 self.note(f"offered to other code: {min(offered, 1)}")
             case "settle":
                 same(self.crew[by].do(settle.settle_closed), 0)

@@ -12,7 +12,7 @@ from django.db import OperationalError
 
 from durable.flow import claim as claiming
 from durable.flow import release as releasing
-from durable.outcomes import Claim
+from durable.outcomes import Claim, GiveBack
 from durable.worker import claims as claims_module
 from durable.worker.claims import Claims
 from durable.worker.delivery import Delivery, Start
@@ -54,8 +54,7 @@ class Floor:
     """A claim loop's step with a queue of ordinary rows and one of suspects; time moves as told."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, slots: int = 3) -> None:
-        self.ordinary: list[Claim] = []
-        self.suspects: list[Claim] = []
+        self.ordinary, self.suspects = list[Claim](), list[Claim]()
         self.now = 1000.0
         self.limits: list[int] = []
         self.slots = Slots(slots)
@@ -89,8 +88,9 @@ class Floor:
         taken, self.ordinary = self.ordinary[:limit], self.ordinary[limit:]
         return taken
 
-    def _release(self, claims: Sequence[Claim]) -> None:
+    def _release(self, claims: Sequence[Claim]) -> list[GiveBack]:
         self.released += [given.row_id for given in claims]
+        return [GiveBack.PENDING] * len(claims)
 
     def _claim_suspect(self, **rest: Any) -> list[Claim]:
         taken, self.suspects = self.suspects[:1], self.suspects[1:]

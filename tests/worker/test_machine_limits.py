@@ -276,7 +276,12 @@ def test_a_note_of_a_dead_process_is_found_in_each_place_that_notes_may_lie_in(
     note._map.close()
     os.close(note._file)
     counted: list[uuid.UUID] = []
-    assert notes.Notes("default").count_the_dead(counted.append) == counted == [died]
+
+    def count(workflow_id: uuid.UUID) -> bool:
+        counted.append(workflow_id)
+        return True
+
+    assert notes.Notes("default").count_the_dead(count) == counted == [died]
 
 
 # --- the clock of the host ---

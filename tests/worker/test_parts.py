@@ -39,7 +39,12 @@ def dead(note: Note) -> None:
 
 def counted(folder: Path) -> list[uuid.UUID]:
     seen: list[uuid.UUID] = []
-    assert notes.count_the_dead(folder, seen.append) == seen
+
+    def count(workflow_id: uuid.UUID) -> bool:
+        seen.append(workflow_id)
+        return True
+
+    assert notes.count_the_dead(folder, count) == seen
     return seen
 
 
@@ -73,12 +78,25 @@ def test_a_note_that_could_not_be_counted_stays(tmp_path: Path) -> None:
     note.write(WORKFLOW)
     dead(note)
 
-    def away(workflow_id: uuid.UUID) -> None:
+    def away(workflow_id: uuid.UUID) -> bool:
         raise ConnectionError
 
     with pytest.raises(ConnectionError):
         notes.count_the_dead(tmp_path, away)
     assert counted(tmp_path) == [WORKFLOW]
+
+
+def test_a_note_of_a_workflow_that_somebody_holds_stays_and_keeps_no_other_from_being_counted(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        note = Note(tmp_path)
+        note.write(uuid.UUID(int=number))
+        dead(note)
+    held = uuid.UUID(int=2)
+    assert set(notes.count_the_dead(tmp_path, lambda workflow_id: workflow_id != held)) == {
+        uuid.UUID(int=1),
+        uuid.UUID(int=3),
+    }
+    assert counted(tmp_path) == [held]
 
 
 def test_a_note_that_another_process_is_counting_is_left_to_it(tmp_path: Path) -> None:

@@ -10,11 +10,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
-from durable.flow import acknowledge, cancel, renew
+from durable.flow import acknowledge, cancel, claim, renew
+from durable.models import WorkItem
 from durable.outcomes import AckOutcome, Company, Ending, Held, OutboxStatus, Renewal, WorkflowStatus
 from durable.worker.modes import Exit
 from durable.worker.worker import Worker
+from tests.flow.state import locked_elsewhere
 from tests.waiting import PATIENCE, Gate, in_thread
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
@@ -134,7 +137,7 @@ def test_a_cancel_request_reaches_a_sync_handler_and_no_attempt_follows(
     plant: Plant, door: Callable[[str], Gate], settings: Any
 ) -> None:
     """BUGLOG N1."""
-    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=0.9)}
+    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1)}
     gate = door("e")
     workflow_id = plant.enqueue(activities.wait_for_cancel, "e", budget=5)
     with running():
@@ -151,7 +154,7 @@ def test_cancelled_async_handlers_give_their_slots_back(
     plant: Plant, door: Callable[[str], Gate], settings: Any
 ) -> None:
     """BUGLOG N3: more cancellations than slots; afterwards the pool still runs something."""
-    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=0.9), "CONCURRENCY": 2}
+    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1), "CONCURRENCY": 2}
     gate = door("f")
     gate.open()
     ids = [plant.enqueue(activities.wait_forever_async, "f") for _ in range(6)]
@@ -172,7 +175,7 @@ def test_a_handler_whose_row_was_settled_learns_it_and_is_dropped(
     """SPEC B7: the workflow is terminated; the next renewal finds the token gone."""
     from durable.flow import terminate
 
-    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=0.9)}
+    settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1)}
     gate = door("g")
     workflow_id = plant.enqueue(activities.wait_for_cancel, "g")
     with running() as (worker, _):
@@ -252,3 +255,23 @@ def test_a_worker_knows_whether_another_one_serves_its_queues(plant: Plant, sett
         with running(name="elsewhere", queues=["elsewhere"]), running(name="two", queues=["default"]) as (two, _):
             until(lambda: one.housekeeping.company is two.housekeeping.company is Company.OTHERS)
         until(lambda: one.housekeeping.company is Company.ALONE)
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no row locks.")
+def test_a_new_worker_is_ready_and_works_while_somebody_holds_one_of_sixty_lost_rows(plant: Plant) -> None:
+    """The 59 others run again, what is new runs at once, and the last one when nobody holds it."""
+    lost = [plant.enqueue(activities.add, number, 1) for number in range(60)]
+    claims = claim.claim(worker="gone", limit=60, queues=None, lease_for=timedelta(minutes=1))
+    assert len(claims) == 60
+    WorkItem.objects.update(locked_until=claims[0].created_at - timedelta(hours=1))
+    held = claims[30].workflow_id
+    with locked_elsewhere("durable_outboxrow", "id", claims[30].row_id), running() as (worker, _):
+        until(worker.ready.is_set)
+        until_closed(plant, plant.enqueue(activities.add, 1, 1))
+        assert worker.complaints() == []
+        for workflow_id in lost:
+            if workflow_id != held:
+                until_closed(plant, workflow_id)
+    assert plant.look(held).closed_at is None
+    with running():
+        until_closed(plant, held)

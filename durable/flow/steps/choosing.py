@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -130,15 +131,19 @@ def choose(
     company: Company,
     idle: int,
     told: Told | None = None,
+    left_out: Collection[uuid.UUID] = (),
 ) -> Choice:
     """Twice as many as a batch has, so that what others hold does not hide the rest. Alone, a worker leaves nothing to
-    others. Under a frozen clock no wait would end, so nothing is left either.
+    others. Under a frozen clock no wait would end, so nothing is left either. Those that are `left_out` are not due.
 
     One statement; one more where more is due than it looks at and too little of it is in memory; up to two more where
     what is due belongs to very few.
     """
     leaves = company is Company.OTHERS and cache.max_count > 0 and not clock.is_frozen()
     found = _look(connection, cache, queues, limit, told)
+    for owner in left_out:
+        for part in (found.warm, found.cold, found.starts):
+            part.pop(owner, None)
     # For as many as there is room for beside those at work, or as there are slots without work; where nothing is kept,
     # nothing is gained by waiting.
     room = max(idle, cache.room) if cache.max_count else limit * 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -19,14 +19,18 @@ from durable.store.workflows import LockedWorkflow, Progress
 logger = get_logger("durable.flow")
 
 
-def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
+Lock = Callable[[BaseDatabaseWrapper, Sequence[uuid.UUID]], Mapping[uuid.UUID, LockedWorkflow]]
+"""How the workflow is locked: waiting for it, or not."""
+
+
+def counting(workflow_id: uuid.UUID, lock: Lock = workflows.lock) -> Callable[[BaseDatabaseWrapper], None]:
     """What counts one poison turn of a live workflow, and blocks it at `TURN_POISON_LIMIT`: staff see it, and nothing
     else has to wait for it. Run again, it counts only if the run before it has left no trace.
     """
     found: list[LockedWorkflow] = []
 
     def count(connection: BaseDatabaseWrapper) -> None:
-        workflow = workflows.lock(connection, [workflow_id]).get(workflow_id)
+        workflow = lock(connection, [workflow_id]).get(workflow_id)
         if workflow is None or not workflow.is_live:
             return
         if not found:

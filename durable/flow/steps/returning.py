@@ -14,7 +14,7 @@ from durable.kernel.events import EventType
 from durable.outcomes import Claim, GiveBack, OutboxStatus, WorkflowStatus
 from durable.store import outbox, work_items, workflows
 from durable.store.outbox import Return
-from durable.store.work_items import LockedItem
+from durable.store.work_items import Delivery, LockedItem
 from durable.store.workflows import LockedWorkflow
 
 
@@ -26,6 +26,30 @@ def uncounted(connection: BaseDatabaseWrapper, claims: Sequence[Claim], *, delay
     owners = workflows.lock(connection, {c.workflow_id for c in claims if c.single})
     outbox.lock_ids(connection, [c.row_id for c in claims])
     items = work_items.lock(connection, [(c.row_id, c.token) for c in claims])
+    _return(connection, claims, owners, items, delay)
+    return [_outcome(items.get((c.row_id, c.token))) for c in claims]
+
+
+def uncounted_if_free(connection: BaseDatabaseWrapper, claims: Sequence[Claim]) -> list[GiveBack]:
+    """The same, due at once, of those of which nobody else has locked anything; the others are `BUSY`."""
+    singles = {c.workflow_id for c in claims if c.single}
+    owners = workflows.lock_free(connection, singles, limit=len(singles))
+    mine = [c for c in claims if not c.single or c.workflow_id in owners]
+    free = outbox.lock_free_ids(connection, [c.row_id for c in mine])
+    items = work_items.lock_free(connection, [(c.row_id, c.token) for c in mine if c.row_id in free])
+    _return(connection, claims, owners, items, timedelta())
+    rest = [(c.row_id, c.token) for c in claims if (c.row_id, c.token) not in items]
+    there = work_items.still_there(connection, rest) if rest else set()
+    return [GiveBack.BUSY if (c.row_id, c.token) in there else _outcome(items.get((c.row_id, c.token))) for c in claims]
+
+
+def _return(
+    connection: BaseDatabaseWrapper,
+    claims: Sequence[Claim],
+    owners: Mapping[UUID, LockedWorkflow],
+    items: Mapping[Delivery, LockedItem],
+    delay: timedelta,
+) -> None:
     work_items.delete(connection, [row_id for row_id, _ in items])
     stopped = [item for item in items.values() if item.asked_to_cancel]
     if stopped:
@@ -38,7 +62,6 @@ def uncounted(connection: BaseDatabaseWrapper, claims: Sequence[Claim], *, delay
             if (item := items.get((c.row_id, c.token))) is not None and not item.asked_to_cancel
         ],
     )
-    return [_outcome(items.get((c.row_id, c.token))) for c in claims]
 
 
 def close_cancelled(

@@ -29,7 +29,7 @@ class Take:
         self._queues = queues
         self._lease_for = lease_for
         self._room = room
-        self._token = uuid.uuid4()
+        self.token = uuid.uuid4()
         self.in_doubt = False
         """Whether rows may have been taken by a commit that nobody has heard of."""
 
@@ -37,7 +37,7 @@ class Take:
         """What a former try has taken without learning that it committed. Asks nothing when there is no doubt."""
         if not self.in_doubt:
             return []
-        found = claims.taken_under(connection, self._token, self._worker)
+        found = claims.taken_under(connection, self.token, self._worker)
         self.settled()
         return found
 
@@ -47,7 +47,7 @@ class Take:
         staging.stage(connection, rest)
         if not taken:
             return []
-        return staging.stage_taken(connection, taken, token=self._token, worker=self._worker, lease_for=self._lease_for)
+        return staging.stage_taken(connection, taken, token=self.token, worker=self._worker, lease_for=self._lease_for)
 
     def about_to_commit(self) -> None:
         """The transaction has written all. An error before this has undone it; one behind it may not have."""
@@ -55,7 +55,7 @@ class Take:
 
     def settled(self) -> None:
         """The transaction has committed, and what it took is known."""
-        self._token = uuid.uuid4()
+        self.token = uuid.uuid4()
         self.in_doubt = False
 
     def _divided(self, plans: Sequence[Plan]) -> tuple[list[NewRow], list[NewRow]]:
