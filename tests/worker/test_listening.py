@@ -134,6 +134,7 @@ def test_a_transaction_tells_each_queue_once_and_again_when_a_savepoint_took_it_
 def test_outside_of_a_transaction_a_queue_is_told_once_in_a_while(
     plant: Plant, notify: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(waking, "_told_at", {})  # an earlier test may have told this queue a moment ago
     monkeypatch.setattr(waking, "SPACING", timedelta(hours=1))
     assert told(lambda: [plant.enqueue(activities.add, number, 1) for number in range(20)]) == 1
     monkeypatch.setattr(waking, "SPACING", timedelta())
