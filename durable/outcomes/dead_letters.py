@@ -1,0 +1,98 @@
+"""What redrive, discard and the preview take and return."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from durable.outcomes.states import Cause
+
+if TYPE_CHECKING:
+    from durable.models import OutboxRow
+
+
+class RedriveMode(StrEnum):
+    """`ELIGIBLE` heeds every gate. `FORCED` passes a recorded outcome and the judged marker, and needs a reason."""
+
+    ELIGIBLE = "eligible"
+    FORCED = "forced"
+
+
+Then = Literal["fail", "cancel"]
+"""What a discard does to the workflow that still waits: the activity fails, or the workflow is cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """The row went back to pending. `was_judged`: the workflow had been told of the failure, or had settled it
+    itself.
+    """
+
+    row: OutboxRow
+    was_judged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """The dead letter was closed. `was_judged`: nobody waited for it any more, and nothing else happened."""
+
+    row: OutboxRow
+    was_judged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterFilter:
+    """Which dead letters are meant; what is None matches all, and no ids at all match none. `failed_before` keeps what
+    comes later out. Bounds named *after*, *from* and *to* are themselves meant, those named *before* are not.
+    """
+
+    workflow_id: uuid.UUID | None = None
+    workflow_ids: tuple[uuid.UUID, ...] | None = None
+    workflow_type: str | None = None
+    activity: str | None = None
+    cause: Cause | None = None
+    queue: str | None = None
+    judged: Literal["judged", "held"] | None = None
+    redriven: Literal["never", "again"] | None = None
+    failed_after: datetime | None = None
+    failed_before: datetime | None = None
+    first_failed_after: datetime | None = None
+    first_failed_before: datetime | None = None
+    attempts_from: int | None = None
+    attempts_to: int | None = None
+    deliveries_from: int | None = None
+    deliveries_to: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """By what people know a dead letter: its workflow's business key, and the first line of its last error."""
+
+    key: str | None
+    error: str
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, [f"key {self.key}" if self.key else "", self.error]))
+
+
+@dataclass(frozen=True, slots=True)
+class RedrivePreview:
+    """What a redrive would do now, having written nothing.
+
+    `refused` counts by the stable code of the refusal. When `capped`, only the first `looked_at` rows were judged and
+    there are more.
+    """
+
+    redrivable: int
+    refused: Mapping[str, int]
+    looked_at: int
+    capped: bool
+
+    @property
+    def total_text(self) -> str:
+        """How many rows match, as text: "10,000+" when there are more than were looked at."""
+        return f"{self.looked_at:,}+" if self.capped else f"{self.looked_at:,}"
