@@ -61,7 +61,7 @@ DATABASES: dict[str, dict[str, Any]] = {
         # What `manage.py check` asks of an SQLite database that more than one process writes to.
         "OPTIONS": {
             "transaction_mode": "IMMEDIATE",
-            "timeout": 20,
+            "timeout": 5,  # not longer than a lease, see below
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
         },
     }
