@@ -20,7 +20,7 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
     try:
         from psycopg_pool import ConnectionPool
 
-        most = ConnectionPool(kwargs={}, open=False, **options).max_size
+        most = ConnectionPool(kwargs={}, open=False, configure=None, check=None, **options).max_size  # as Django does
     except ImportError:
         yield refused(alias, "has a pool, and psycopg_pool is not installed", "pip install 'psycopg[pool]'.")
         return
@@ -35,7 +35,7 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
             "it takes too long.",
             f"Set {place}['OPTIONS']['pool'] = {{'max_size': {settings.concurrency}}}, or lower CONCURRENCY.",
         )
-    if not connection.settings_dict["CONN_HEALTH_CHECKS"] and "check" not in options:
+    if not connection.settings_dict["CONN_HEALTH_CHECKS"]:
         yield warned(
             "durable.W006",
             f"The pool of the database {alias!r} gives connections away unseen: after a restart of the server each of "

@@ -15,6 +15,8 @@ from durable.databases.finding import Finding, Weight, refused, warned
 OLDEST_SQLITE = (3, 35, 0)
 """The first with RETURNING, by which a claim learns what it got in one statement."""
 SHORTEST_TIMEOUT = 5.0
+_AS_DJANGO_HAS_IT = -1
+"""`sqlite3.LEGACY_TRANSACTION_CONTROL`, which Python 3.11 does not have yet."""
 
 
 def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
@@ -37,7 +39,7 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
             "writes later fails at once when another writes.",
             f"Set {place}['transaction_mode'] = 'IMMEDIATE'.",
         )
-    if "autocommit" in options:
+    if options.get("autocommit", _AS_DJANGO_HAS_IT) != _AS_DJANGO_HAS_IT:
         yield refused(
             alias,
             f"['OPTIONS']['autocommit'] is {options['autocommit']!r}: Django's own transactions need the driver's "

@@ -61,7 +61,8 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
         if not work_items.holds(connection, claim.row_id, claim.token):
             return AckOutcome.TOKEN_MISSING
         ending = transaction.lent(connection, handler, to=claim.activity)
-        outcome = _write(connection, [ending])[0]
+        with transaction.had_back(connection, of=claim.activity):
+            outcome = _write(connection, [ending])[0]
         if outcome is AckOutcome.TOKEN_MISSING:
             raise TokenMissing(claim.row_id)
         return outcome

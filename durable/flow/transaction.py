@@ -16,7 +16,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
 from durable.errors import StoreUnavailable, TransactionOpen, TransactionSpoilt
-from durable.flow.steps.faults import PASSING, Fault, classify, origin, sqlstate
+from durable.flow.steps.faults import PASSING, Fault, classify, forbids_writing, origin, sqlstate
+from durable.kernel.failure import sentence
 from durable.logs import get_logger
 from durable.outbound import after_commit, aside, holding, release
 from durable.store import unpooled
@@ -238,6 +239,27 @@ def lent(connection: BaseDatabaseWrapper, work: Callable[[], T], *, to: str) -> 
     if spoilt:
         raise TransactionSpoilt(to, spoilt)
     return answer
+
+
+@contextmanager
+def had_back(connection: BaseDatabaseWrapper, *, of: str) -> Iterator[None]:
+    """Write in a transaction that was lent to user code (`of`), and was ours to write in before.
+
+    Raises `TransactionSpoilt` where the server refuses that now, since user code has changed the role, the search path
+    or the mode of the transaction: delivering it again would end the same.
+    """
+    try:
+        yield
+    except DjangoDatabaseError as error:
+        if forbids_writing(error) and not _is_standby(connection):
+            raise TransactionSpoilt(of, f"has shut durable out of its transaction ({sentence(error)})") from error
+        raise
+
+
+def _is_standby(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the server has said that nobody writes there. Asks nothing."""
+    raw: Any = connection.connection
+    return connection.vendor == "postgresql" and raw.info.parameter_status("in_hot_standby") == "on"
 
 
 def _spoilt(connection: BaseDatabaseWrapper) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from contextlib import suppress
 from typing import Any
 
@@ -38,6 +39,7 @@ class Watch:
         self._connection: Any = connection
         self._driver: Any = None
         self._shape: tuple[Any, ...] = ()
+        self._cursors: weakref.WeakSet[Any] = weakref.WeakSet()
         self.used = connection.connection is not None
 
     def __call__(self) -> None:
@@ -48,10 +50,23 @@ class Watch:
             self._driver = self._connection.connection
             self._shape = _shape(self._driver)
 
+    def chunked_cursor(self) -> Any:
+        """Stands in for `chunked_cursor`, and notes the cursors of the server that `QuerySet.iterator()` opens."""
+        cursor = type(self._connection).chunked_cursor(self._connection)
+        if getattr(cursor, "name", None):
+            self._cursors.add(cursor)
+        return cursor
+
     def is_as_it_was_made(self) -> bool:
-        """Whether the driver's side of the session is what it was when the session began."""
+        """Whether the driver's side of the session is what it was when the session began.
+
+        With an iterator that was begun and dropped it is not: Python closes its cursor some time later, which fails the
+        transaction that is open then, since the server knows the cursor no longer.
+        """
         driver = self._connection.connection
-        return driver is self._driver and _shape(driver) == self._shape
+        left = [cursor for cursor in self._cursors if not cursor.closed]
+        self._cursors.clear()
+        return driver is self._driver and _shape(driver) == self._shape and not left
 
 
 def watch() -> None:
@@ -64,7 +79,8 @@ def watch() -> None:
         if isinstance(seen, Watch):
             seen.used = False
         else:
-            vars(connection)["ensure_connection"] = Watch(connection)
+            seen = Watch(connection)
+            vars(connection).update(ensure_connection=seen, chunked_cursor=seen.chunked_cursor)
 
 
 def leave() -> None:

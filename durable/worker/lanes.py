@@ -30,6 +30,9 @@ CLEAN_WITHIN = 10.0
 """Seconds that a handler's end waits for the lane to be tidied. A call that a cancelled handler left running may take
 longer; the lane is then left to it."""
 
+_executors: Any = SyncToAsync.context_to_thread_executor
+"""Where asgiref looks for the thread of a context. It holds a context no longer than somebody else does."""
+
 _Item = tuple["Future[Any]", Callable[[], Any]]
 
 
@@ -42,18 +45,12 @@ class Lane(Executor):
         self.stuck = False
         self._calls: queue.SimpleQueue[_Item | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        executors: Any = SyncToAsync.context_to_thread_executor
-        executors[self.context] = self
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Run a call of a handler's on the thread. Before the first one its connections are looked after. Raises
         `RuntimeError` from the thread itself, which would wait for its own end.
         """
-        if threading.current_thread() is self._thread:
-            raise RuntimeError(
-                "asyncio.run() inside a call of sync_to_async() cannot call sync_to_async() again: its thread is the "
-                "one that waits here. Use async_to_sync() in place of asyncio.run()."
-            )
+        self._refuse_its_own_thread()
         if not self.used:
             self.used = True
             self._put(_begin)
@@ -87,13 +84,19 @@ class Lane(Executor):
 
     def end(self) -> None:
         """End the thread once its calls have ended; its connections are closed then."""
-        SyncToAsync.context_to_thread_executor.pop(self.context, None)
         self._calls.put(None)
 
     def join(self, seconds: float) -> None:
         """Wait until the thread has ended, `seconds` at most."""
         if self._thread is not None:
             self._thread.join(seconds)
+
+    def _refuse_its_own_thread(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise RuntimeError(
+                "asyncio.run() inside a call of sync_to_async() cannot call sync_to_async() again: its thread is the "
+                "one that waits here. Use async_to_sync() in place of asyncio.run()."
+            )
 
     def _put(self, call: Callable[[], T]) -> Future[T]:
         if self._thread is None:
@@ -119,19 +122,34 @@ class Lane(Executor):
             return self._calls.get()
 
 
+class _Afterwards(Lane):
+    """Where the calls of tasks go that outlive their handlers. No connection, and no transaction, outlives a call."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Run a call, and close what it has opened."""
+        self._refuse_its_own_thread()
+        return self._put(partial(_and_close, partial(fn, *args, **kwargs)))
+
+
 class Lanes:
     """The lanes of a worker. One that is idle is taken again before another is made."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._idle: list[Lane] = []
+        self._afterwards = _Afterwards()
         self._closed = False
 
     @contextmanager
     def taken(self) -> Iterator[Lane]:
-        """A lane for one handler: what runs in this context, and in copies of it, has its database calls there."""
+        """A lane for one handler: what runs in this context, and in copies of it, has its database calls there.
+
+        Until the handler ends: what a task calls that it has left running must not get into the next one's session.
+        """
         with self._lock:
             lane = self._idle.pop() if self._idle else Lane()
+        lane.context = ThreadSensitiveContext()
+        _executors[lane.context] = lane
         token = SyncToAsync.thread_sensitive_context.set(lane.context)
         try:
             yield lane
@@ -140,6 +158,7 @@ class Lanes:
 
     def give_back(self, lane: Lane) -> None:
         """The handler has ended: clean the lane, for the next one to take."""
+        _executors[lane.context] = self._afterwards
         lane.clean()
         with self._lock:
             if not (self._closed or lane.stuck):
@@ -152,9 +171,9 @@ class Lanes:
         end = time.monotonic() + seconds
         with self._lock:
             idle, self._idle, self._closed = self._idle, [], True
-        for lane in idle:
+        for lane in (*idle, self._afterwards):
             lane.end()
-        for lane in idle:
+        for lane in (*idle, self._afterwards):
             lane.join(max(0.0, end - time.monotonic()))
 
 

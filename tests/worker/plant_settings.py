@@ -6,8 +6,11 @@ import json
 import os
 from datetime import timedelta
 
+from durable.worker import signals
 from tests.settings import *  # noqa: F403
 from tests.settings import DATABASES, INSTALLED_APPS
+
+signals.TOGETHER = float(os.environ.get("PLANT_TOGETHER", signals.TOGETHER))
 
 INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker.plant"]
 DATABASES["default"]["OPTIONS"] = DATABASES["default"].get("OPTIONS", {}) | json.loads(

@@ -225,6 +225,24 @@ def test_a_transaction_that_an_async_handler_left_open_is_its_own_alone(plant: P
     assert ended == [WorkflowStatus.FAILED, WorkflowStatus.COMPLETED]
 
 
+def test_a_task_that_outlives_its_handler_gets_into_nobody_elses_transaction(plant: Plant, told: list[Any]) -> None:
+    """Its calls go to a thread apart, and what one of them leaves open ends with that call."""
+    ended = run(plant, (sessions.leaves_a_task, "late"), (sessions.beside_a_task, "next"))
+    assert ended == [WorkflowStatus.COMPLETED] * 2
+    assert [(what, seen) for what, seen, _ in told] == [("late 0", True), ("late 1", True), ("next", 1)]
+    assert len({thread for _, _, (thread, _) in told}) == 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # SQLite's, of a database that is closed
+def test_an_iterator_that_was_begun_and_dropped_does_not_fail_the_next_handlers_transaction(
+    plant: Plant, told: list[Any]
+) -> None:
+    """Python closes its cursor when it collects the garbage, and the server knows no such cursor any more."""
+    ended = run(plant, (sessions.in_iterator, "begun"), (sessions.in_collector, "next"))
+    assert ended == [WorkflowStatus.COMPLETED] * 2
+    assert one_thread(told)
+
+
 def test_async_handlers_beside_each_other_share_no_connection(
     plant: Plant, told: list[Any], settings: Any, door: Callable[[str], Gate]
 ) -> None:

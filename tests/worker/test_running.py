@@ -15,6 +15,7 @@ from durable.kernel.events import EventType
 from durable.kernel.registry import registry
 from durable.models import Message, Workflow
 from durable.outcomes import OutboxStatus, WorkflowStatus
+from tests.settings import VENDOR
 from tests.waiting import Gate
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
@@ -168,6 +169,28 @@ def test_a_transactional_handler_that_spoils_its_transaction_is_failed_by_name(p
     plant.burst(concurrency=1)
     found = plant.look(workflow_id)
     assert (found.status, found.failure.type) == (WorkflowStatus.FAILED, "durable.errors.TransactionSpoilt")
+    assert plant.look(after).status is WorkflowStatus.COMPLETED
+    assert plant.labels() == ["h"]
+
+
+SHUT_OUT = {
+    "postgresql": ["SET search_path = nowhere", "SET LOCAL ROLE pg_monitor", "SET TRANSACTION READ ONLY"],
+    "sqlite": ["PRAGMA query_only = ON"],
+}
+
+
+@pytest.mark.parametrize("how", SHUT_OUT[VENDOR])
+def test_a_transactional_handler_after_which_nothing_can_be_written_is_failed_by_name_at_once(
+    plant: Plant, how: str
+) -> None:
+    """Delivered again it ends the same; a dead letter would say that the database had refused the acknowledgement."""
+    workflow_id = plant.enqueue(activities.spoil, how)
+    after = plant.enqueue(activities.write_once, "h")
+    plant.burst(concurrency=1)
+    found = plant.look(workflow_id)
+    assert (found.status, found.failure.type) == (WorkflowStatus.FAILED, "durable.errors.TransactionSpoilt")
+    assert "plant.spoil has shut durable out of its transaction" in found.failure.message
+    assert (plant.row(workflow_id).deliveries, plant.row(workflow_id).delivery_failures) == (1, 0)
     assert plant.look(after).status is WorkflowStatus.COMPLETED
     assert plant.labels() == ["h"]
 

@@ -24,7 +24,8 @@ PASSING = frozenset({"40001", "40P01", "55P03", "57014"})
 
 _SESSION_ENDED = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "25006"})
 _LAST_WORDS = frozenset({"FATAL", "PANIC"})
-_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_CANTOPEN = 5, 6, 14
+_FORBIDDEN = frozenset({"42P01", "42501", "3F000", "25006"})
+_SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_CANTOPEN = 5, 6, 8, 14
 _SQLITE_TEXTS = (
     "database is locked",
     "database table is locked",
@@ -84,6 +85,15 @@ def sqlstate(error: BaseException) -> str | None:
     """Returns the SQLSTATE of a driver's error; psycopg2 calls it `pgcode`."""
     state: str | None = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     return state
+
+
+def forbids_writing(error: BaseException) -> bool:
+    """Whether the error says that the session may not write where it wanted to: by its role or its mode, or because it
+    does not find the table.
+    """
+    found = origin(error)[1]
+    code: int | None = getattr(found, "sqlite_errorcode", None)
+    return sqlstate(found) in _FORBIDDEN or (code is not None and code & 0xFF == _SQLITE_READONLY)
 
 
 def is_empty_pool(error: BaseException) -> bool:

@@ -208,6 +208,10 @@ def spoil(how: str) -> None:
         case "aborted":
             with contextlib.suppress(Error):
                 connection.cursor().execute("SELECT nothing_of_the_kind")
+        case "SET search_path = nowhere" | "SET LOCAL ROLE pg_monitor" | "SET TRANSACTION READ ONLY":
+            connection.cursor().execute(how)
+        case "PRAGMA query_only = ON":
+            connection.cursor().execute(how)
         case _:
             raise LookupError(how)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import decimal
+import gc
 import os
 import threading
 from typing import Any
@@ -195,6 +196,62 @@ def same_query_many_times(what: str) -> None:
     for number in range(20):
         assert list(Entry.objects.filter(amount=number)) == []
     SAID.append((what, None, who()))
+
+
+@activity(name="sessions.iterator", retry=ONCE)
+def in_iterator(what: str) -> None:
+    """Begin an iterator, which has a cursor of the server, and drop it so that only the garbage collector ends it."""
+    Entry.objects.bulk_create(Entry(label=what, amount=number) for number in range(5))
+    rows = iter(Entry.objects.iterator(chunk_size=1))
+    next(rows)
+    cycle: list[Any] = [rows]
+    cycle.append(cycle)
+    SAID.append((what, None, who()))
+
+
+@activity(name="sessions.collector", retry=ONCE, transactional=True)
+def in_collector(what: str) -> None:
+    """Have the garbage collected in the middle of a transaction."""
+    Entry.objects.create(label=what)
+    gc.collect()
+    Entry.objects.create(label=what)
+    SAID.append((what, None, who()))
+
+
+AFTER: dict[str, Any] = {}
+
+
+@activity(name="sessions.leaves_a_task", retry=ONCE)
+async def leaves_a_task(what: str) -> None:
+    """End, and leave a task that asks for the database once another handler is in a transaction."""
+    AFTER.update(begun=asyncio.Event(), asked=asyncio.Event())
+
+    async def ask() -> None:
+        await sync_to_async(who)()  # on the handler's own thread, as long as that is there
+        AFTER["ready"].set()
+        await AFTER["begun"].wait()
+        try:
+            for number in range(2):
+                free = await sync_to_async(lambda: connection.get_autocommit() and not connection.in_atomic_block)()
+                SAID.append((f"{what} {number}", free, await sync_to_async(who)()))
+                await sync_to_async(transaction.set_autocommit)(False)
+        finally:
+            AFTER["asked"].set()
+
+    AFTER["ready"] = asyncio.Event()
+    AFTER["task"] = asyncio.get_running_loop().create_task(ask())
+    await AFTER["ready"].wait()
+
+
+@activity(name="sessions.beside_a_task", retry=ONCE)
+async def beside_a_task(what: str) -> None:
+    """Be in a transaction while the task asks."""
+    block = transaction.atomic()
+    await sync_to_async(block.__enter__)()
+    AFTER["begun"].set()
+    await AFTER["asked"].wait()
+    SAID.append((what, await sync_to_async(lambda: len(connection.atomic_blocks))(), await sync_to_async(who)()))
+    await sync_to_async(block.__exit__)(None, None, None)
 
 
 @activity(name="sessions.python", retry=ONCE)
