@@ -85,9 +85,10 @@ def check_server(app_configs: Any, *, databases: Sequence[str] | None = None, **
     """E009, W004 and W007 to W009 again, where the server's or role's own value is not what the settings leave."""
     if problems() or settings.database_alias not in (databases or ()):
         return []
-    said = {(fault.id, fault.text) for fault in findings(settings.database_alias)}
-    if any(fault.weight is not Weight.WARNED for fault in findings(settings.database_alias)):
-        return []
+    told = [*findings(settings.database_alias), *pool_findings()]
+    if any(fault.weight is not Weight.WARNED for fault in told):
+        return []  # E009 names it; to connect would raise what the driver, or its pool, makes of it
+    said = {(fault.id, fault.text) for fault in told}
     connection = connections[settings.database_alias]
     return [_message(fault) for fault in server_findings(connection) if (fault.id, fault.text) not in said]
 

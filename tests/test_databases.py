@@ -13,6 +13,7 @@ import psycopg
 import psycopg.rows
 import pytest
 from django.core.management import CommandError, call_command
+from django.core.management.base import SystemCheckError
 from django.db import connections
 
 from durable import checks
@@ -189,6 +190,36 @@ def test_a_pool_is_compared_with_what_handlers_will_ask_of_it(pool: Any, entry: 
         found = [message for message in checks.check_alias(None) if message.id in ("durable.W006", "durable.E009")]
     assert len(found) == len(words)
     assert all(word in message.msg for word, message in zip(words, found, strict=True))
+
+
+@on_postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("pool", "entry", "words"),
+    [
+        ({"size": 4}, {}, "unexpected keyword argument 'size'"),
+        (True, {"CONN_MAX_AGE": 60}, "CONN_MAX_AGE, which Django refuses"),
+    ],
+    ids=str,
+)
+def test_a_pool_that_cannot_be_made_is_refused_in_words_wherever_one_asks(pool: Any, entry: Any, words: str) -> None:
+    """Asking the server would end in the traceback of who cannot make the pool."""
+    with hosted(options={"pool": pool}, **entry):
+        with pytest.raises(SystemCheckError, match=words):
+            call_command("check", "--database", "default")
+        for command in (("runworker", "--burst"), ("durable", "health")):
+            with pytest.raises(CommandError, match=words) as caught:
+                call_command(*command, skip_checks=True)
+            assert caught.value.returncode == 2
+
+
+@on_postgresql
+@pytest.mark.django_db(transaction=True)
+def test_the_advice_about_a_small_pool_keeps_what_the_host_has_there() -> None:
+    with hosted(options={"pool": {"timeout": 5}}, CONN_HEALTH_CHECKS=True):
+        [message] = checks.check_alias(None)
+    assert message.hint is not None
+    assert "['pool'] = {'timeout': 5, 'max_size': 16}, or lower CONCURRENCY" in message.hint
 
 
 @on_postgresql

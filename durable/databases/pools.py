@@ -33,7 +33,7 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
             f"The pool of the database {alias!r} has {most} connections at most, and a worker runs "
             f"{settings.concurrency} handlers at once: those that use the database wait for each other, and fail when "
             "it takes too long.",
-            f"Set {place}['OPTIONS']['pool'] = {{'max_size': {settings.concurrency}}}, or lower CONCURRENCY.",
+            f"Set {place}['OPTIONS']['pool'] = {dict(options, max_size=settings.concurrency)!r}, or lower CONCURRENCY.",
         )
     if not connection.settings_dict["CONN_HEALTH_CHECKS"]:
         yield warned(

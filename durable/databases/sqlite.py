@@ -113,7 +113,8 @@ def _judge_waits(alias: str, place: str, pragma: str | None, options: Mapping[st
             "durable.W003",
             f"The SQLite database {alias!r} waits for locks for {seconds:g} s, longer than a lease "
             f"({settings.lease_for.total_seconds():g} s): a worker may lose what it holds while it waits.",
-            f"Set {place}['timeout'] to {settings.lease_for.total_seconds():g} at most, or a longer DURABLE['LEASE_FOR'].",
+            f"Set {place}['timeout'] to {settings.lease_for.total_seconds():g} at most, or give leases more time with "
+            "DURABLE['LEASE_FOR'].",
         )
 
 
