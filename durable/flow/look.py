@@ -193,10 +193,14 @@ def health() -> Health:
         problems.append(f"Blocked workflows: {_count(counts['blocked'])}. Deploy fitting code, or unblock them.")
     if counts["failed"]:
         problems.append(
-            f"Workflows that failed or timed out within a day: {_count(counts['failed'])}. Their histories say why."
+            f"Workflows that failed or timed out within a day: {_count(counts['failed'])}. "
+            "`manage.py durable list --status failed` (or timed_out) lists them, `durable show ID` says why."
         )
     if counts["dead_letters"]:
-        problems.append(f"Dead letters: {_count(counts['dead_letters'])}. Somebody has to decide about them.")
+        problems.append(
+            f"Dead letters: {_count(counts['dead_letters'])}. `manage.py durable deadletters` lists them; redrive or "
+            "discard each."
+        )
     if counts["expired"]:
         problems.append(f"Deliveries whose lease has run out and which no worker has taken up: {counts['expired']}.")
     return Health(

@@ -38,6 +38,9 @@ def test_health_names_workflows_and_single_activities_that_failed_or_timed_out_w
     said = Ran("health").out
     assert "Workflows that failed or timed out within a day: 3." in said
     assert "All is well" not in said
+    assert "`manage.py durable list --status failed` (or timed_out)" in said
+    for status, number in (("failed", 3), ("timed_out", 1)):
+        assert len(Ran("list", "--status", status, "--json").data) == number, "and the command that it names finds them"
 
 
 def test_health_is_well_again_a_day_later() -> None:

@@ -18,6 +18,7 @@ from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.settings import VENDOR
 from tests.waiting import Gate
 from tests.worker.conftest import Plant
+from tests.worker.hearing import fields, listening
 from tests.worker.plant import activities, workflows
 
 
@@ -87,11 +88,15 @@ def test_a_failed_attempt_is_made_again(plant: Plant) -> None:
 )
 def test_these_errors_fail_at_the_first_attempt(plant: Plant, definition: Any, type_name: str) -> None:
     """BUGLOG P3, P5: errors that are not tried again, that fight back, and that would end a process."""
-    workflow_id = plant.enqueue(definition)
-    plant.burst()
+    with listening() as ear:
+        workflow_id = plant.enqueue(definition)
+        plant.burst()
     found = plant.look(workflow_id)
     assert (found.status, found.failure.type) == (WorkflowStatus.FAILED, type_name)
     assert plant.row(workflow_id).attempts == 1
+    [record] = ear.of("activity.failed")
+    spent = fields(record, "of") == (1,)
+    assert fields(record, "why") == ("its attempts are spent" if spent else "its error is not retried",)
 
 
 def test_a_result_that_json_can_not_carry_fails_once_and_keeps_side_results(plant: Plant) -> None:

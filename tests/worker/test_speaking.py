@@ -41,6 +41,7 @@ def test_two_retries_and_a_failure_are_two_warnings_and_one_error(plant: Plant) 
             str(workflow_id), "plant.fail", 1, "w", "RuntimeError", "no one", 3,
         )  # fmt: skip
     assert [vars(record)["attempt"] for record in (first, second, last)] == [1, 2, 3]
+    assert vars(last)["why"] == "its attempts are spent"
     assert first.exc_info is None
     assert vars(first)["next_try_in_seconds"] == 0.001
     assert last.exc_info is not None

@@ -67,6 +67,7 @@ def activity_failed(ending: Failed) -> None:
         "activity.failed",
         **_of_claim(claim),
         of=claim.attempt_budget,
+        why="its attempts are spent" if ending.spent else "its error is not retried",
         cause=ending.cause.value,
         **_of_failure(failure),
         exc_info=_exc(ending.error) or _error(claim.activity, claim.ordinal, failure),
