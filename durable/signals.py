@@ -20,17 +20,21 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from types import FunctionType, MethodType
+from typing import Any, Final
 
 from asgiref.sync import async_to_sync
 from django.dispatch import Signal
 
 from durable.errors import AlreadyRegistered, NotRegistered
+from durable.errors.showing import class_name, is_a, said
 from durable.kernel.registry import registry
 from durable.logs import get_logger
 from durable.outbound import departures, send
 
 logger = get_logger("durable.signals")
+
+_LONGEST_NAME: Final = 200
 
 workflow_started = Signal()
 """A workflow or single activity was started: workflow_id, type, key, single, queue."""
@@ -99,6 +103,11 @@ class _Sending:
     def __str__(self) -> str:
         return f"the signal {_name(self.signal)}"
 
+    is_heavy = False  # its values are plain
+
+    def lighten(self) -> None:
+        """There is nothing to let go."""
+
     def is_admitted(self) -> bool:
         """All of them are."""
         return True
@@ -119,11 +128,18 @@ class _Sending:
         except BaseException as error:
             if departures.is_ctrl_c(error):
                 raise
-            name = getattr(receiver, "__qualname__", None) or type(receiver).__qualname__
+            name = _receiver_name(receiver)
             workflow = self.values.get("workflow_id", "")
             logger.error(
                 "signal.receiver_raised", signal=_name(self.signal), receiver=name, workflow=workflow, exc_info=error
             )
+
+
+def _receiver_name(receiver: Any) -> str:
+    # A function says its name; of other callables it is the class that does, since asking them runs their code.
+    if is_a(receiver, FunctionType, MethodType):
+        return said(receiver.__qualname__, _LONGEST_NAME)
+    return class_name(type(receiver))
 
 
 def _name(signal: Signal) -> str:

@@ -6,6 +6,7 @@ be it `SystemExit`.
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from durable.outcomes import Failure
 _PACKAGE = f"{Path(__file__).resolve().parent.parent}/"
 _LONGEST_SENTENCE: Final = 500
 _MOST_TOLD: Final = 10
+_MOST_PARTS: Final = 100
 
 
 def describe(error: BaseException) -> Failure:
@@ -65,18 +67,22 @@ def for_log(error: BaseException) -> BaseException:
     return told
 
 
+def without_frames(error: BaseException) -> BaseException:
+    """A stand-in of the same name and text that keeps nothing of the error alive; its traceback, as text, is a note."""
+    failure = describe(error)
+    stand_in = _named(error, failure.message)
+    stand_in.add_note(f"The traceback, of which only the text was kept:\n{failure.traceback}")
+    return stand_in
+
+
 def for_report(error: BaseException) -> BaseException:
     """The error itself, for reporters that ask for its class, where asking it and its causes what they are is safe;
     else what `for_log` makes of it.
     """
-    part: BaseException | None = error
-    for _ in range(_MOST_TOLD):
-        if part is None:
-            return error
-        if not _speaks(part):
-            break
-        part = tracebacks.former(part)
-    return for_log(error)
+    parts = list(itertools.islice(tracebacks.around(error), _MOST_PARTS + 1))
+    if len(parts) > _MOST_PARTS or not all(_speaks(part) for part in parts):
+        return for_log(error)
+    return error
 
 
 def _speaks(error: BaseException) -> bool:
@@ -89,10 +95,14 @@ def _speaks(error: BaseException) -> bool:
 
 
 def _stand_in(error: BaseException) -> BaseException:
+    return _named(error, said(error, MAX_FAILURE_MESSAGE, what="error")).with_traceback(tracebacks.readable(error))
+
+
+def _named(error: BaseException, message: str) -> BaseException:
     module, _, name = type_name(type(error)).rpartition(".")
     kind = type(name, (Exception,), {"__module__": module or "builtins", "__qualname__": name})
-    made: BaseException = kind(said(error, MAX_FAILURE_MESSAGE, what="error"))
-    return made.with_traceback(tracebacks.readable(error))
+    made: BaseException = kind(message)
+    return made
 
 
 def interrupts(error: BaseException) -> bool:

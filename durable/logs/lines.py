@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from durable.errors.showing import full_name
+from durable.kernel.failure import for_report, without_frames
 from durable.kernel.tracebacks import real_traceback
 from durable.logs import structured
 from durable.logs.fields import spoken
@@ -50,6 +51,13 @@ class Line:
     def __str__(self) -> str:
         return f"the log line {self.event!r}"
 
+    @property
+    def is_heavy(self) -> bool:
+        return self.exc_info is not None and self.exc_info[2] is not None
+
+    def lighten(self) -> None:
+        self.exc_info = _light(self.exc_info)
+
     def is_admitted(self) -> bool:
         """Whether it may leave: of what is worth a warning, so many of one event and one class of error a minute."""
         if self.level < logging.WARNING or self.more:
@@ -58,10 +66,12 @@ class Line:
 
     def depart(self) -> None:
         """Hand it to the host's processors, if structlog is configured, else to the standard library's logging."""
+        self.exc_info = _safe(self.exc_info)
         if structlog.is_configured():
             structured.say(self)
         else:
-            self.standard.handle(plain_record(self, {**structlog.contextvars.get_contextvars(), **self.fields}))
+            bound = {name: spoken(value) for name, value in structlog.contextvars.get_contextvars().items()}
+            self.standard.handle(plain_record(self, {**bound, **self.fields}))
 
     def _error_class(self) -> str:
         """The class of the error it speaks of, by name; empty when it speaks of none."""
@@ -96,12 +106,26 @@ class Record:
     def __str__(self) -> str:
         return f"a log line of workflow code ({self.record.pathname}:{self.record.lineno})"
 
+    @property
+    def is_heavy(self) -> bool:
+        return isinstance(self.record.exc_info, tuple) and self.record.exc_info[2] is not None
+
+    def lighten(self) -> None:
+        self.record.exc_info = _light(self._exc_info)
+
     def is_admitted(self) -> bool:
         """The host's own lines are not counted."""
         return True
 
     def depart(self) -> None:
+        if self._exc_info is not None:
+            self.record.exc_info = _safe(self._exc_info)
         logging.getLogger(self.record.name).handle(self.record)
+
+    @property
+    def _exc_info(self) -> ExcInfo | None:
+        given: Any = self.record.exc_info
+        return given if isinstance(given, tuple) and isinstance(given[1], BaseException) else None
 
 
 def made(standard: logging.Logger, level: int, event: str, given: Mapping[str, Any], caller: FrameType) -> Line:
@@ -120,4 +144,20 @@ def made(standard: logging.Logger, level: int, event: str, given: Mapping[str, A
 
 def _exc_info(given: object) -> ExcInfo | None:
     error = given if isinstance(given, BaseException) else sys.exception() if given else None
-    return None if error is None else (type(error), error, real_traceback(error))
+    return None if error is None else _of(error)
+
+
+def _of(error: BaseException) -> ExcInfo:
+    return type(error), error, real_traceback(error)
+
+
+def _safe(found: ExcInfo | None) -> ExcInfo | None:
+    """What formatters and reporters may ask for its text. Only here, on the way out: asking runs the user's code, which
+    must not happen in a transaction of ours.
+    """
+    return None if found is None else _of(for_report(found[1]))
+
+
+def _light(found: ExcInfo | None) -> ExcInfo | None:
+    """The same error by name and text, which keeps nothing alive."""
+    return None if found is None else _of(without_frames(found[1]))

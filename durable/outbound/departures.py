@@ -8,9 +8,12 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import Final, Protocol
 
+from durable.errors.showing import class_name, clean, full_name, is_a, said
 from durable.outbound import floods
+
+_LONGEST_SENTENCE: Final = 500
 
 
 class Departure(Protocol):
@@ -21,6 +24,15 @@ class Departure(Protocol):
 
     @property
     def context(self) -> contextvars.Context: ...
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether it keeps an error alive, with all that the frames of its traceback hold: arguments, rows, files."""
+        ...
+
+    def lighten(self) -> None:
+        """Make text of that error. Never raises."""
+        ...
 
     def is_admitted(self) -> bool:
         """Whether it is to leave at all, or is one too many of its kind. Asked once."""
@@ -46,19 +58,21 @@ def depart(departure: Departure) -> None:
 
 def is_ctrl_c(error: BaseException) -> bool:
     """Whether somebody wants this process to end: the one thing that host code may let pass through the engine."""
-    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
+    return is_a(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def guarded(call: Callable[[], object]) -> None:
     """Call what keeps the host's connections in order. An error of it ends nothing."""
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - the thread must not end, whatever a database says
+    # The thread must not end, whatever a database says, or a listener of the host's to its connections.
+    except BaseException as error:  # noqa: BLE001
         _write(f"durable: the connections of log handlers and receivers: {_words(error)}")
 
 
 def _complain(departure: Departure, error: BaseException) -> None:
-    if logging.raiseExceptions and floods.admit(("complaint", departure.kind, type(error)), None):
+    # By its name: a metaclass may refuse that its classes are compared.
+    if logging.raiseExceptions and floods.admit(("complaint", departure.kind, full_name(type(error))), None):
         _write(f"durable: {departure} was lost: what takes it raised {_words(error)}")
 
 
@@ -70,13 +84,11 @@ def say_lost(counts: dict[str, int], why: str) -> None:
 
 
 def _words(error: BaseException) -> str:
-    try:
-        return f"{type(error).__qualname__}: {error}"
-    except BaseException:  # noqa: BLE001 - its `str` is the host's code as well
-        return f"{type(error).__qualname__}, whose text can not be read"
+    name = clean(class_name(type(error)))
+    return f"{name}: {said(error, _LONGEST_SENTENCE, what='error')}"
 
 
 def _write(text: str) -> None:
-    with suppress(Exception):  # no stderr, or a closed one
+    with suppress(BaseException):  # no stderr, a closed one, or one of the host's own making
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

@@ -18,6 +18,10 @@ CAPACITY = 10_000
 """How much may wait. What comes when it is full is lost, counted, and said when there is room again."""
 
 
+MOST_HEAVY = 100
+"""How many of them may keep an error with its frames. Of those that come when so many wait, text is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class Upkeep:
     """What keeps the thread's connections as a request's would be: called before and after each departure (with its
@@ -35,6 +39,7 @@ class _Road:
         self._upkeep = upkeep
         self._condition = threading.Condition()
         self._queue: deque[Departure] = deque()
+        self._heavy = 0
         self._lost: Counter[str] = Counter()
         self._under_way: Departure | None = None
         self._ending = self._ended = False
@@ -44,6 +49,8 @@ class _Road:
 
     def take(self, departure: Departure) -> bool:
         """Queue it, or count it as lost. False: the thread has ended meanwhile."""
+        if departure.is_heavy and self._heavy >= MOST_HEAVY and len(self._queue) < CAPACITY:
+            departure.lighten()
         with self._condition:
             if self._ended:
                 return False
@@ -51,6 +58,7 @@ class _Road:
                 self._lost[departure.kind] += 1
             else:
                 self._queue.append(departure)
+                self._heavy += departure.is_heavy
                 self._condition.notify_all()
             return True
 
@@ -90,6 +98,7 @@ class _Road:
         """Let one out, or wait for one. False: the end has come, and everything is out."""
         with self._condition:
             departure = self._under_way = self._queue.popleft() if self._queue else None
+            self._heavy -= departure is not None and departure.is_heavy
             lost, ending = self._count_lost(), self._ending
         if lost:
             depart(self._upkeep.overflowed(lost))
@@ -128,26 +137,27 @@ class _Road:
 _lock = threading.RLock()
 _road: _Road | None = None
 _users = 0
-_blocked = False
+_left_behind: _Road | None = None
+"""One whose thread had not come to its end when it was closed: code of the host's does not return."""
 
 
 def start(upkeep: Upkeep) -> None:
     """Let lines and signals of this process leave through the thread, until `stop` was called as often as this."""
-    global _road, _users, _blocked
+    global _road, _users, _left_behind
     with _lock:
-        _users += 1
         if _road is None:
-            _blocked = False
-            _road = _Road(upkeep)
+            _road = _Road(upkeep)  # raises where there is no thread for it: nobody uses it then
+            _left_behind = None
+        _users += 1
 
 
 def stop(seconds: float) -> bool:
     """Let out what waits, `seconds` at most. Returns whether the thread has come to its end (or others still use it).
 
-    What blocks for ever is left behind: what could not leave is counted on stderr, and what is sent from then on is
+    What blocks is left behind: what could not leave is counted on stderr, and what is sent while it still blocks is
     lost, since it would meet the same lock.
     """
-    global _road, _users, _blocked
+    global _road, _users, _left_behind
     with _lock:
         _users -= 1
         if _users or _road is None:
@@ -156,8 +166,9 @@ def stop(seconds: float) -> bool:
     left = road.close(seconds)
     say_lost(left, f"the queue was full, or what takes them did not return within {seconds:g} s.")
     if road.pending:
-        _blocked = True
-    return not _blocked
+        _left_behind = road
+        return False
+    return True
 
 
 def pending() -> int:
@@ -175,7 +186,7 @@ def leave(departure: Departure) -> None:
         return
     if road is not None and road.take(departure):
         return
-    if not _blocked:
+    if _left_behind is None or not _left_behind.pending:
         for summary in floods.over():
             depart(summary)
         depart(departure)
@@ -183,9 +194,9 @@ def leave(departure: Departure) -> None:
 
 def _begin_anew() -> None:
     """In a forked process: its parent's thread is not here, and locks may be held by nobody."""
-    global _lock, _road, _users, _blocked
+    global _lock, _road, _users, _left_behind
     _lock = threading.RLock()
-    _road, _users, _blocked = None, 0, False
+    _road, _users, _left_behind = None, 0, None
     floods.reset()
 
 

@@ -17,7 +17,7 @@ import pytest
 import structlog
 
 from durable.logs import get_logger
-from tests.worker.hearing import unstructured
+from tests.worker.hearing import listening, unstructured
 
 NAME = "durable.tests"
 
@@ -219,3 +219,22 @@ def test_a_ctrl_c_during_a_line_passes(kept: Kept) -> None:
             get_logger(NAME).warning("order.lost")
     finally:
         logging.getLogger(NAME).removeHandler(handler)
+
+
+def test_a_context_variable_that_can_not_be_read_loses_no_line() -> None:
+    """What the host binds is any object, and may be a lazy one."""
+
+    class Unreadable:
+        def __str__(self) -> str:
+            raise SystemExit
+
+        __repr__ = __str__
+
+    structlog.contextvars.bind_contextvars(user=Unreadable())
+    try:
+        with listening(lambda record: record.getMessage(), name="durable.tests") as ear:
+            get_logger("durable.tests").warning("order.lost")
+    finally:
+        structlog.contextvars.clear_contextvars()
+    [record] = ear.records
+    assert record.getMessage() == "order.lost user='<str() of this object raised SystemExit>'"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import threading
@@ -10,8 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from durable import outbound
+from durable.kernel import lines as of_workflow_code
 from durable.logs import get_logger
-from durable.outbound import holding, road
+from durable.outbound import Upkeep, holding, road
+from tests import hostile
 from tests.waiting import PATIENCE, Gate
 from tests.worker.hearing import UPKEEP, blocking, listening, raising
 
@@ -93,6 +96,11 @@ def test_a_handler_that_blocks_for_ever_does_not_keep_the_process_and_what_is_lo
         assert "durable: 8 log lines lost" in capsys.readouterr().err
         logger.info("too late")  # it would wait for the same lock
     gate.open()
+    assert road._left_behind is not None
+    road._left_behind._thread.join(PATIENCE)
+    with hear() as ear:
+        logger.info("it has come back")
+    assert len(ear.records) == 1
 
 
 def test_two_workers_of_one_process_share_the_thread_until_the_last_has_ended() -> None:
@@ -158,3 +166,117 @@ def test_what_is_held_inside_of_what_is_held_is_another_matter() -> None:
         assert [str(record.msg) for record in ear.records] == ["outer"]
         outbound.release(inner)
     assert [str(record.msg) for record in ear.records] == ["outer", "inner"]
+
+
+@pytest.mark.usefixtures("on_the_road")
+@pytest.mark.parametrize("kind", sorted(hostile.ERRORS))
+def test_whatever_error_a_handler_raises_the_thread_goes_on_and_a_bounded_sentence_is_said(
+    kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raise_it(record: logging.LogRecord) -> None:
+        raise hostile.made(kind)
+
+    with hear(raise_it) as ear:
+        for _ in range(3):
+            logger.info("order.lost")
+        assert outbound.stop(PATIENCE)
+    assert len(ear.records) == 3
+    assert len(capsys.readouterr().err) < 10_000
+
+
+@pytest.mark.parametrize("kind", sorted(hostile.ERRORS.keys() - {"raises_KeyboardInterrupt"}))
+def test_whatever_error_a_handler_raises_does_not_reach_who_says_something_without_a_thread(kind: str) -> None:
+    raised: list[str] = []
+
+    def raise_it(record: logging.LogRecord) -> None:
+        raise hostile.made(kind)
+
+    with hear(raise_it) as ear:
+        try:
+            logger.info("order.lost")
+        except BaseException as error:  # pytest itself could not show it
+            raised.append(type(error).__name__)
+    assert len(ear.records) == 1
+    assert raised == []
+
+
+def test_whatever_the_upkeep_of_connections_raises_the_thread_goes_on() -> None:
+    """Listeners of `connection_created` are the host's code."""
+
+    def fall(*given: object) -> None:
+        raise SystemExit
+
+    outbound.start(Upkeep(before=fall, after=fall, idle=fall, overflowed=UPKEEP.overflowed))
+    with hear() as ear:
+        logger.warning("order.lost")
+        logger.warning("order.lost")
+        assert outbound.stop(PATIENCE)
+    assert len(ear.records) == 2
+
+
+def test_where_there_is_no_thread_nobody_counts_as_a_user_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next worker of this process would leave its last lines behind."""
+
+    def full(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", full)
+        with pytest.raises(RuntimeError, match="new thread"):
+            outbound.start(UPKEEP)
+    outbound.start(UPKEEP)
+    with hear() as ear:
+        logger.warning("order.lost")
+        assert outbound.stop(PATIENCE)
+    assert len(ear.records) == 1
+    assert road._road is None
+
+
+class _Payload:
+    """What a frame holds."""
+
+    alive = 0
+
+    def __init__(self) -> None:
+        _Payload.alive += 1
+
+    def __del__(self) -> None:
+        _Payload.alive -= 1
+
+
+@pytest.mark.usefixtures("on_the_road")
+@pytest.mark.parametrize("by", ["engine", "workflow"])
+def test_lines_that_wait_keep_the_frames_of_a_hundred_errors_and_the_text_of_the_rest(gate: Gate, by: str) -> None:
+    """Ten thousand of them, with a megabyte in their frames, would take the process with them."""
+
+    def fall() -> None:
+        payload = _Payload()
+        raise ValueError("a payload of", len(str(payload)) > 0)
+
+    written: list[str] = []
+
+    def write(record: logging.LogRecord) -> None:
+        gate.pass_through()
+        written.append(logging.Formatter().format(record))
+
+    with hear(write) as ear:
+        logger.info("the first one")
+        gate.wait_for_arrival()
+        for _ in range(1_000):
+            try:
+                fall()
+            except ValueError as error:
+                if by == "engine":
+                    logger.info("order.lost", exc_info=error)
+                else:
+                    of_workflow_code.say(
+                        of_workflow_code.made(
+                            logging.getLogger("durable.tests"), logging.ERROR, "order.lost", exc_info=error
+                        )
+                    )
+        gc.collect()
+        assert _Payload.alive <= road.MOST_HEAVY
+        gate.open()
+        assert outbound.stop(PATIENCE)
+    assert len(ear.records) == 1_001
+    assert all("ValueError: ('a payload of', True)" in text and "in fall" in text for text in written[1:])

@@ -15,7 +15,6 @@ from durable import signals
 from durable.errors import ActivityError, WorkflowTimedOut
 from durable.errors.showing import is_a
 from durable.kernel import tracebacks
-from durable.kernel.failure import for_report
 from durable.logs import get_logger
 from durable.outcomes import Cause, Claim, Failed, Failure, KeyHeld, RetryLater, Started, WorkflowStatus
 from durable.store.outbox import LockedRow
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from durable.flow.steps.dead_letters import Death
 
 logger = get_logger("durable.flow")
-
-_DEEPEST = 100
 
 
 def started(new: Sequence[NewWorkflow | NewActivity], outcomes: Sequence[Started | KeyHeld]) -> None:
@@ -70,7 +67,7 @@ def activity_failed(ending: Failed) -> None:
         why="its attempts are spent" if ending.spent else "its error is not retried",
         cause=ending.cause.value,
         **_of_failure(failure),
-        exc_info=_exc(ending.error) or _error(claim.activity, claim.ordinal, failure),
+        exc_info=_error_or(ending.error, claim.activity, claim.ordinal, failure),
     )
     signals.of_activity(
         signals.activity_failed,
@@ -120,7 +117,7 @@ def dead_lettered(death: Death, *, delivered: bool) -> None:
         deliveries=row.deliveries,
         attempts=row.attempts + death.attempts,
         **_of_failure(error),
-        exc_info=_exc(death.raised) or _error(row.activity, row.ordinal, failure),
+        exc_info=_error_or(death.raised, row.activity, row.ordinal, failure),
     )
     signals.of_activity(
         signals.activity_dead_lettered,
@@ -166,16 +163,16 @@ def closed(
 
 
 def _log_end(workflow: LockedWorkflow, status: WorkflowStatus, failure: Failure, error: BaseException | None) -> None:
+    if status not in (WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT):
+        return
     fields = {"workflow": str(workflow.id), "lease": workflow.lease, "type": workflow.type, "key": workflow.key}
     match status:
         case WorkflowStatus.FAILED if error is not None and _is_of_activities(error):
             logger.warning("workflow.failed", **fields, **_of_failure(failure), by="its activity")
         case WorkflowStatus.FAILED:
-            logger.error("workflow.failed", **fields, **_of_failure(failure), by="its code", exc_info=_exc(error))
+            logger.error("workflow.failed", **fields, **_of_failure(failure), by="its code", exc_info=error)
         case WorkflowStatus.TIMED_OUT:
             logger.error("workflow.timed_out", **fields, exc_info=WorkflowTimedOut(workflow.id))
-        case _:
-            pass
 
 
 def blocked(workflow: LockedWorkflow, reason: str, error: BaseException | None = None) -> None:
@@ -187,7 +184,7 @@ def blocked(workflow: LockedWorkflow, reason: str, error: BaseException | None =
         type=workflow.type,
         key=workflow.key,
         reason=reason,
-        exc_info=_exc(error),
+        exc_info=error,
     )
     if not workflow.blocked_reason:
         signals.of_workflow(
@@ -200,28 +197,39 @@ def blocked(workflow: LockedWorkflow, reason: str, error: BaseException | None =
         )
 
 
-def _is_of_activities(error: BaseException, depth: int = 0) -> bool:
+def _is_of_activities(error: BaseException) -> bool:
     """Whether activities that failed, and were reported, are all that this error says: one, a group of them, or an
     error that was raised from one.
     """
-    if depth > _DEEPEST:
-        return False
-    if is_a(error, ActivityError):
-        return True
-    if is_a(error, BaseExceptionGroup):
-        return all(_is_of_activities(one, depth + 1) for one in tracebacks.members(error))
-    cause = tracebacks.cause(error)
-    return cause is not None and _is_of_activities(cause, depth + 1)
+    found = False
+    waiting = [error]
+    seen: set[int] = set()
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if is_a(part, ActivityError):
+            found = True
+        elif is_a(part, BaseExceptionGroup):
+            waiting += tracebacks.members(part)
+        elif (cause := tracebacks.cause(part)) is not None:
+            waiting.append(cause)
+        else:
+            return False
+    return found
 
 
-def _exc(error: BaseException | None) -> BaseException | None:
-    return None if error is None else for_report(error)
-
-
-def _error(activity: str, ordinal: int, failure: Failure) -> ActivityError:
-    """What stands for an error that another process, or nobody, has raised."""
-    return ActivityError(
-        activity=activity, ordinal=ordinal, type=failure.type, message=failure.message, traceback=failure.traceback
+def _error_or(raised: BaseException | None, activity: str, ordinal: int, failure: Failure) -> BaseException:
+    """The error, or what stands for one that another process, or nobody, has raised. It is not touched here: its text
+    is code of the user's, which could use this transaction.
+    """
+    return (
+        raised
+        if raised is not None
+        else ActivityError(
+            activity=activity, ordinal=ordinal, type=failure.type, message=failure.message, traceback=failure.traceback
+        )
     )
 
 
