@@ -20,7 +20,7 @@ from durable.kernel.tracebacks import real_traceback
 from durable.logs import structured
 from durable.logs.fields import spoken
 from durable.logs.records import plain_record
-from durable.outbound import floods
+from durable.outbound import departures, floods
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
@@ -46,7 +46,7 @@ class Line:
 
     @property
     def kind(self) -> str:
-        return "log line"
+        return departures.LINE
 
     def __str__(self) -> str:
         return f"the log line {self.event!r}"
@@ -101,7 +101,7 @@ class Record:
 
     @property
     def kind(self) -> str:
-        return "log line"
+        return departures.LINE
 
     def __str__(self) -> str:
         return f"a log line of workflow code ({self.record.pathname}:{self.record.lineno})"

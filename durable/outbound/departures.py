@@ -13,7 +13,12 @@ from typing import Final, Protocol
 from durable.errors.showing import class_name, clean, full_name, is_a, said
 from durable.outbound import floods
 
+LINE: Final = "log line"
+MOST_DEEP: Final = 5
 _LONGEST_SENTENCE: Final = 500
+
+_depth: contextvars.ContextVar[int] = contextvars.ContextVar("durable_lines_under_way", default=0)
+"""How many lines are on their way out where something is said."""
 
 
 class Departure(Protocol):
@@ -43,17 +48,30 @@ class Departure(Protocol):
         ...
 
 
+def is_too_deep(departure: Departure) -> bool:
+    """Whether it is a line about a line about a line …, of handlers that say one for each that comes. In a queue that
+    would not end by itself, as recursion does.
+    """
+    return departure.kind == LINE and departure.context.get(_depth, 0) > MOST_DEEP
+
+
 def depart(departure: Departure) -> None:
     """Let it go. Whatever the host's code raises ends here and is said on stderr, as the standard library does; only a
     Ctrl-C of the main thread passes.
     """
     try:
-        departure.context.run(departure.depart)
+        departure.context.run(_deeper, departure)
     # The host's code, which may raise anything.
     except BaseException as error:
         if is_ctrl_c(error):
             raise
         _complain(departure, error)
+
+
+def _deeper(departure: Departure) -> None:
+    if departure.kind == LINE:
+        _depth.set(_depth.get() + 1)
+    departure.depart()
 
 
 def is_ctrl_c(error: BaseException) -> bool:

@@ -11,8 +11,8 @@ from functools import partial
 
 from django.db import connections
 
-from durable.outbound import floods
-from durable.outbound.departures import Departure, depart, guarded, say_lost
+from durable.outbound import errands, floods
+from durable.outbound.departures import Departure, depart, guarded, is_too_deep, say_lost
 
 CAPACITY = 10_000
 """How much may wait. What comes when it is full is lost, counted, and said when there is room again."""
@@ -137,8 +137,10 @@ class _Road:
 _lock = threading.RLock()
 _road: _Road | None = None
 _users = 0
-_left_behind: _Road | None = None
-"""One whose thread had not come to its end when it was closed: code of the host's does not return."""
+_left_behind: _Road | errands.Errand | None = None
+"""What had not come to its end when nobody waited for it any longer: code of the host's does not return."""
+_patience: float | None = None
+"""Seconds that a departure may take where there is no road; None: as long as it takes."""
 
 
 def start(upkeep: Upkeep) -> None:
@@ -171,6 +173,19 @@ def stop(seconds: float) -> bool:
     return True
 
 
+def wait_at_most(seconds: float) -> None:
+    """From here on, where there is no thread for lines and signals, wait so long for each that leaves. What is sent
+    while one has not come back is lost, and stderr says so. A forked process knows nothing of it.
+    """
+    global _patience
+    _patience = seconds
+
+
+def is_blocked() -> bool:
+    """Whether code of the host's that takes lines and signals has not come back, and may hold locks."""
+    return _left_behind is not None and bool(_left_behind.pending)
+
+
 def pending() -> int:
     """How much waits to leave in this process."""
     road = _road
@@ -180,23 +195,36 @@ def pending() -> int:
 def leave(departure: Departure) -> None:
     """Let it leave: through the thread where there is one, else here and now."""
     road = _road
+    if is_too_deep(departure):
+        if floods.admit(("too deep",), None):
+            say_lost({departure.kind: 1}, f"log handlers say a line for each line that comes ({departure}).")
+        return
     if not departure.is_admitted():
         if road is not None:
             road.remind()
         return
     if road is not None and road.take(departure):
         return
-    if _left_behind is None or not _left_behind.pending:
-        for summary in floods.over():
-            depart(summary)
+    for one in [*floods.over(), departure]:
+        _go(one)
+
+
+def _go(departure: Departure) -> None:
+    global _left_behind
+    if is_blocked():
+        if floods.admit(("blocked", departure.kind), None):
+            say_lost({departure.kind: 1}, f"what takes them has not returned yet ({departure}).")
+    elif _patience is None:
         depart(departure)
+    else:
+        _left_behind = errands.go(departure, _patience)
 
 
 def _begin_anew() -> None:
     """In a forked process: its parent's thread is not here, and locks may be held by nobody."""
-    global _lock, _road, _users, _left_behind
+    global _lock, _road, _users, _left_behind, _patience
     _lock = threading.RLock()
-    _road, _users, _left_behind = None, 0, None
+    _road, _users, _left_behind, _patience = None, 0, None, None
     floods.reset()
 
 

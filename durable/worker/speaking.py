@@ -19,6 +19,20 @@ REPORTED_WITHIN = 2.0
 """Seconds that Sentry, where the host has it, has to send what it was given."""
 
 
+SAID_WITHIN = 2.0
+"""Seconds that a line of the supervisor has to leave."""
+
+
+def start_without_a_thread() -> None:
+    """In a process that forks, where none may stay: let no line hold it up for long."""
+    outbound.wait_at_most(SAID_WITHIN)
+
+
+def is_heard() -> bool:
+    """False when something of the host still blocks, and may hold locks that the end of the process would wait for."""
+    return not outbound.is_blocked()
+
+
 def start() -> None:
     """From here on the threads of this process only queue what they say."""
     outbound.start(

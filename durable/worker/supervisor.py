@@ -1,5 +1,5 @@
-"""`--processes N`: forks workers and keeps their number. Opens no database connection and starts no thread; what the
-host has opened in this process is closed before each fork.
+"""`--processes N`: forks workers and keeps their number. Opens no database connection, and has no thread but for the
+moment in which a line leaves; what the host has opened in this process is closed before each fork.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from types import FrameType
 
-from durable.worker import forking, orphans, output
+from durable.worker import forking, orphans, output, speaking
 from durable.worker.health import HealthSocket
 from durable.worker.logs import get_logger
 from durable.worker.modes import Exit, Mode
@@ -98,6 +98,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise until stopped, or in a burst until all children are through."""
+        speaking.start_without_a_thread()
         before = signal.signal(signal.SIGCHLD, self._on_child)
         try:
             with StopSignals(self.stop, second=self._hurry) as signals:

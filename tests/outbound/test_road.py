@@ -13,7 +13,7 @@ import pytest
 from durable import outbound
 from durable.kernel import lines as of_workflow_code
 from durable.logs import get_logger
-from durable.outbound import Upkeep, holding, road
+from durable.outbound import Upkeep, departures, holding, road
 from tests import hostile
 from tests.waiting import PATIENCE, Gate
 from tests.worker.hearing import UPKEEP, blocking, listening, raising
@@ -96,7 +96,7 @@ def test_a_handler_that_blocks_for_ever_does_not_keep_the_process_and_what_is_lo
         assert "durable: 8 log lines lost" in capsys.readouterr().err
         logger.info("too late")  # it would wait for the same lock
     gate.open()
-    assert road._left_behind is not None
+    assert isinstance(road._left_behind, road._Road)
     road._left_behind._thread.join(PATIENCE)
     with hear() as ear:
         logger.info("it has come back")
@@ -280,3 +280,39 @@ def test_lines_that_wait_keep_the_frames_of_a_hundred_errors_and_the_text_of_the
         assert outbound.stop(PATIENCE)
     assert len(ear.records) == 1_001
     assert all("ValueError: ('a payload of', True)" in text and "in fall" in text for text in written[1:])
+
+
+@pytest.mark.parametrize("by", ["the thread", "the caller"])
+def test_a_handler_that_says_a_line_for_each_line_goes_round_five_times_and_stderr_says_so(
+    by: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a queue it would go round for ever, with a core of its own."""
+    if by == "the thread":
+        outbound.start(UPKEEP)
+    with hear(lambda record: logger.info("about a line")) as ear:
+        for _ in range(3):
+            logger.info("order.found")
+        if by == "the thread":
+            assert outbound.stop(PATIENCE)
+    assert len(ear.of("order.found")) == 3
+    assert len(ear.of("about a line")) == 3 * departures.MOST_DEEP
+    assert "log handlers say a line for each line that comes" in capsys.readouterr().err
+
+
+def test_where_no_thread_may_stay_a_handler_that_blocks_holds_up_for_a_moment_and_once(
+    gate: Gate, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(road, "_patience", None)
+    outbound.wait_at_most(0.1)
+    with hear(blocking(gate)) as ear:
+        for _ in range(5):
+            logger.info("order.found")
+        assert len(ear.records) == 1
+        assert outbound.is_blocked()
+        assert "1 log line lost: what takes them did not return within 0.1 s." in capsys.readouterr().err
+        gate.open()
+        assert isinstance(road._left_behind, threading.Thread)
+        road._left_behind.join(PATIENCE)
+        assert not outbound.is_blocked()
+        logger.info("it has come back")
+    assert [str(record.msg) for record in ear.records] == ["order.found", "it has come back"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from tests.ledger.models import Entry
 from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
-from tests.worker.test_processes import Start
+from tests.worker.test_processes import Pipes, Start
+from tests.worker.test_processes import pipes as pipes  # noqa: PLC0414 - a fixture
 from tests.worker.test_processes import runworker as runworker  # noqa: PLC0414 - a fixture
 from tests.worker.test_threads import until_closed
 
@@ -70,3 +73,22 @@ def test_a_handler_that_blocks_for_ever_keeps_neither_the_work_nor_the_end_of_th
     said = ended(process)
     assert "log lines lost" in said
     assert "did not return within 3 s" in said
+
+
+def test_a_handler_that_blocks_keeps_no_supervisor_from_replacing_a_child_and_from_its_end(
+    plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]
+) -> None:
+    """The supervisor says that the child has died, and its handler never returns."""
+    door = pipes("h")
+    workflow_id = plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "h")
+    process = runworker("--processes", "1", PLANT_LEASE="1", **SETTINGS, HEARD="blocks")
+    door.wait_for_arrival()
+    os.kill(Entry.objects.get().amount, signal.SIGKILL)
+    door.wait_for_arrival()
+    door.let_go()
+    until_closed(plant, workflow_id)
+    process.send_signal(signal.SIGTERM)
+    said = ended(process)
+    assert "worker_process_died" in said
+    assert "durable: 1 log line lost" in said
+    assert len(set(Entry.objects.values_list("amount", flat=True))) == 2

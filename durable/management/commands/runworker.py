@@ -20,7 +20,7 @@ from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, KeyInvalid
 from durable.kernel.limits import MAX_QUEUE_LENGTH, MAX_WORKER_NAME_LENGTH
 from durable.kernel.options import check_text
-from durable.worker import forking, orphans, output
+from durable.worker import forking, orphans, output, speaking
 from durable.worker.health import HealthSocket, HealthThread, parse_address
 from durable.worker.hurry import Hurry
 from durable.worker.modes import Exit, Mode, StoreAtStart
@@ -157,11 +157,14 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
         on_tick=tick,
     )
     try:
-        return supervisor.run()
+        code = supervisor.run()
     finally:
         shown.end()
         if health is not None:
             health.close()
+    if code != Exit.RESTART and not speaking.is_heard() and _owns_process():
+        _leave(code, flush_logs=False)  # as for one worker: a flush would wait for the lock of what blocks
+    return code
 
 
 def _worker(options: dict[str, Any], *, name: str, on_tick: Any) -> Worker:
