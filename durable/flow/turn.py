@@ -31,7 +31,7 @@ from durable.kernel.events import EventType, MessageKind
 from durable.kernel.failure import interrupts, sentence
 from durable.logs import get_logger
 from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
-from durable.store import messages, outbox, staging, together, work_items, workflows
+from durable.store import messages, outbox, sql, staging, together, work_items, workflows
 from durable.store.messages import DueMessage
 from durable.store.workflows import LockedWorkflow
 
@@ -132,17 +132,22 @@ def _turn_once(
         candidates = [owner for owner in candidates if owner not in done_with]
     if take is not None:
         take.settled()
+    aside.pass_over(choice.uncounted)
+    if choice.missed and choice.hides and report == TurnReport():
+        # Nobody but those that others hold: what is due after all of these must not wait for them.
+        aside.pass_over(choice.missed)
+        return TurnReport(deferred=len(choice.missed))
     return TurnReport(left=len(choice.left), held=choice.held) if report == TurnReport() else report
 
 
 def _turn_each(cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, note: Note, aside: Aside) -> TurnReport:
     """The same candidates, each in a transaction of its own; nothing is taken on the way. One that meets a lock again
-    is put aside.
+    is put aside; what has met one before comes last.
     """
     reports = []
-    for owner in candidates:
+    for owner in aside.last(candidates):
         try:
-            reports.append(_turn_some(cache, [owner], choice, 1, note, None))
+            reports.append(_turn_some(cache, [owner], choice, 1, note, None, wait=sql.SHORT_LOCK_WAIT))
         except DjangoDatabaseError as error:
             if not transaction.is_passing(error) or transaction.store_is_away(error):
                 raise
@@ -154,11 +159,19 @@ def _turn_each(cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, no
         staged=sum(report.staged for report in reports),
         closed=sum(report.closed for report in reports),
         deferred=sum(report.deferred for report in reports),
+        parked=sum(report.parked for report in reports),
     )
 
 
 def _turn_some(
-    cache: Cache, candidates: list[uuid.UUID], choice: Choice, limit: int, note: Note, take: Take | None
+    cache: Cache,
+    candidates: list[uuid.UUID],
+    choice: Choice,
+    limit: int,
+    note: Note,
+    take: Take | None,
+    *,
+    wait: str = sql.LOCK_WAIT,
 ) -> TurnReport:
     batch = Batch()
     plans: list[Plan] = []
@@ -168,7 +181,7 @@ def _turn_some(
         chosen = [owner for owner in candidates if owner not in batch.overran]
         if chosen:
             plans, report = transaction.own(
-                lambda connection: _turn(connection, chosen, batch, limit, note, take),
+                lambda connection: _turn(connection, chosen, batch, limit, note, take, wait),
                 patience=Patience.ONCE,
                 waits=Waits.LATER,
             )
@@ -177,8 +190,12 @@ def _turn_some(
         batch.drop(cache)
         raise
     _keep(cache, batch, plans)
+    choice.missed.update(batch.missed)
     for owner in [*batch.overran, *(plan.workflow.id for plan in plans if plan.poisoned)]:
-        transaction.own(poison.counting(owner))
+        try:
+            transaction.own(poison.counting(owner))
+        except poison.Busy:
+            choice.uncounted.add(owner)
     return report
 
 
@@ -210,9 +227,11 @@ def _turn(
     limit: int,
     note: Note,
     take: Take | None,
+    wait: str,
 ) -> tuple[list[Plan], TurnReport]:
-    turnable = workflows.lock_for_turn(connection, candidates, limit=limit)
+    turnable = workflows.lock_for_turn(connection, candidates, limit=limit, wait=wait)
     locked, at = turnable.workflows, turnable.at
+    batch.missed = [owner for owner in candidates if owner not in locked]
     if not locked:
         return [], TurnReport()
     told, unreadable = messages.due_of(connection, [owner for owner in locked if locked[owner].is_live])
@@ -249,6 +268,7 @@ def _turn(
         staged=sum(len(plan.rows) for plan in plans),
         closed=sum(plan.closing is not None for plan in plans),
         deferred=deferred,
+        parked=len(ended) + len(waiting),
         taken=tuple(taken),
     )
 
@@ -332,7 +352,7 @@ def _write(
             )
     together.record(connection, events, [made for plan in plans if (made := plan.progress()) is not None])
     workflows.wake_later(connection, [plan.workflow.id for plan in plans if plan.unknown], by=_UNKNOWN_TYPE_WAITS)
-    workflows.sleep(connection, waiting)
+    workflows.sleep(connection, [*waiting, *ended])
     messages.park(connection, [*waiting, *(plan.workflow.id for plan in plans if plan.blocked)])
     messages.put_off(connection, {id: until for plan in plans for id, until in plan.later.items()})
     for owner, kind in messages.keep_late(connection, ended):

@@ -137,9 +137,11 @@ class Cache:
                 return False
             leaving.append(workflow_id)
             count, too_much = count - 1, too_much - place.weight
+        if count > 0 or too_much > 0:
+            return False  # nobody leaves for the sake of one that does not fit in anyway
         for workflow_id in leaving:
             self.drop(workflow_id)
-        return count <= 0 and too_much <= 0
+        return True
 
     def _trim(self) -> None:
         """What is over the limits goes: newcomers over their part first, then whoever was used longest ago."""

@@ -36,6 +36,8 @@ class TurnReport:
     staged: int = 0
     closed: int = 0
     deferred: int = 0
+    parked: int = 0
+    """What has ended, is paused or blocked, and is no longer due."""
     left: int = 0
     """Nothing was done, but so many are due and left for a moment to a process that may have them in memory."""
     held: int = 0

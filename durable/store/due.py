@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -50,11 +50,17 @@ SELECT workflow_id, {start_for}, 0, false FROM (
 
 
 def owners(
-    connection: BaseDatabaseWrapper, *, messages: int, timers: int, starts: int, queues: tuple[str, ...] | None
+    connection: BaseDatabaseWrapper,
+    *,
+    messages: int,
+    timers: int,
+    starts: int,
+    queues: tuple[str, ...] | None,
+    but: Collection[uuid.UUID] = (),
 ) -> list[Due]:
     """Workflows with a due message that is not parked, or whose `wake_at` has come; looked for at most `messages`
-    messages, `timers` wake-ups and `starts` starts deep, each earliest first. One may come several times. One
-    statement, no locks.
+    messages, `timers` wake-ups and `starts` starts deep, each earliest first, without what is due for those in `but`.
+    One may come several times. One statement, no locks.
     """
     now, now_params = clock.now_sql(connection)
     join = of_message = of_timer = ""
@@ -66,6 +72,11 @@ def owners(
         of_message, told, started = f" AND {condition}", [*told, *params], [*started, *params]
         condition, params = sql.among(connection, "queue", queues)
         of_timer, woken = f" AND {condition}", [*woken, *params]
+    if but:
+        condition, params = sql.among(connection, "m.workflow_id", but)
+        of_message, told, started = f"{of_message} AND NOT ({condition})", [*told, *params], [*started, *params]
+        condition, params = sql.among(connection, "id", but)
+        of_timer, woken = f"{of_timer} AND NOT ({condition})", [*woken, *params]
     statement = _OWNERS.format(
         told_for=sql.seconds_since(connection, "min(visible_at)", now),
         woken_for=sql.seconds_since(connection, "wake_at", now),

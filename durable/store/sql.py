@@ -114,11 +114,15 @@ LOCK_WAIT = "1s"
 """How long a statement of ours waits for a lock that somebody else holds."""
 
 
-def bounding(connection: BaseDatabaseWrapper) -> str:
+SHORT_LOCK_WAIT = "20ms"
+"""The same, where many may be locked and others wait for their turn meanwhile."""
+
+
+def bounding(connection: BaseDatabaseWrapper, wait: str = LOCK_WAIT) -> str:
     """A column that bounds lock waits from here to the end of the transaction, for a first statement that waits for no
     lock itself: a statement less than setting it beforehand. On SQLite the wait is at BEGIN.
     """
-    return f"(SELECT set_config('lock_timeout', '{LOCK_WAIT}', true))" if is_postgresql(connection) else "NULL"
+    return f"(SELECT set_config('lock_timeout', '{wait}', true))" if is_postgresql(connection) else "NULL"
 
 
 def fetch(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:

@@ -115,13 +115,17 @@ class Turnable:
     at: datetime
 
 
-def lock_for_turn(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, limit: int) -> Turnable:
-    """Lock as `lock_free` does, and bound the transaction's lock waits; the first statement of a turn, and its time."""
+def lock_for_turn(
+    connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, limit: int, wait: str = sql.LOCK_WAIT
+) -> Turnable:
+    """Lock as `lock_free` does, and let the transaction's later locks wait for `wait`; the first statement of a turn,
+    and its time.
+    """
     now, now_params = clock.now_sql(connection)
     condition, params = sql.among(connection, "id", ids)
     rows = sql.fetch(
         connection,
-        f"SELECT {sql.moment(connection, now)}, {sql.bounding(connection)}, {_columns(connection)} "
+        f"SELECT {sql.moment(connection, now)}, {sql.bounding(connection, wait)}, {_columns(connection)} "
         f"FROM durable_workflow WHERE {condition} ORDER BY id LIMIT {int(limit)}"
         f"{sql.locking(connection, 'NO KEY UPDATE SKIP LOCKED')}",
         [*now_params, *params],

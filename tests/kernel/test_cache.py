@@ -82,6 +82,23 @@ def test_one_that_is_heavier_than_the_whole_cache_is_closed() -> None:
     assert len(cache) == 0
 
 
+def test_nobody_leaves_for_the_sake_of_one_that_does_not_fit_in_anyway() -> None:
+    async def heavy() -> None:
+        for value in range(500):
+            echo.execute(value)
+        await durable.wait_for_signal("n")
+
+    sleeping, giant = [suspended(number) for number in (1, 2, 3)], suspended(4, heavy)
+    cache = Cache(100, max_weight=giant.weight - 1)
+    for one in sleeping:
+        put(cache, one)
+    put(cache, giant, at=1000)
+    assert closed(giant)
+    assert [closed(one) for one in sleeping] == [False] * 3
+    assert cache.weight == sum(one.weight for one in sleeping)
+    cache.drop_all()
+
+
 def test_one_is_weighed_anew_at_each_put() -> None:
     cache, one = Cache(10), suspended(1)
     put(cache, one)

@@ -1,27 +1,59 @@
-"""Workflows whose turn met somebody else's lock: passed over for a few seconds, so that no other waits for them."""
+"""Workflows whose turn met somebody else's lock: passed over for a while, so that no other waits for them."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 ASIDE_FOR = 5.0
 """Seconds."""
+
+_DOUBLED = 4
+"""How many times at most the span is doubled for a workflow that meets a lock again and again."""
+
+_REMEMBERED_FOR = 60.0
+"""Seconds after its span for which the number of times is known."""
+
+
+@dataclass(slots=True)
+class _Place:
+    until: float
+    times: int
 
 
 class Aside:
     """What the turns of one process pass over for now. Kept for all of them, on the turn thread."""
 
     def __init__(self) -> None:
-        self._until: dict[uuid.UUID, float] = {}
+        self._places: dict[uuid.UUID, _Place] = {}
 
     def put(self, owner: uuid.UUID) -> None:
-        """Pass it over for `ASIDE_FOR` seconds."""
-        self._until[owner] = time.monotonic() + ASIDE_FOR
+        """Pass it over for `ASIDE_FOR` seconds, and twice as long each time that it comes back to the same end: finding
+        out costs a wait for the lock, and a batch that is turned one by one. Those that are put aside at about the same
+        time come back together, into one batch.
+        """
+        former = self._places.get(owner)
+        times = 0 if former is None else min(former.times + 1, _DOUBLED)
+        span = ASIDE_FOR * 2**times
+        until = time.monotonic() + span
+        self._places[owner] = _Place(until + (-until % span if span else 0.0), times)
+
+    def pass_over(self, owners: Iterable[uuid.UUID]) -> None:
+        """Pass over for `ASIDE_FOR` seconds what somebody else holds, which has cost no wait."""
+        until = time.monotonic() + ASIDE_FOR
+        for owner in owners:
+            self._places.setdefault(owner, _Place(until, 0)).until = until
+
+    def last(self, owners: Iterable[uuid.UUID]) -> list[uuid.UUID]:
+        """In the same order, but those that were put aside before come last."""
+        return sorted(owners, key=lambda owner: owner in self._places)
 
     def left_out(self) -> set[uuid.UUID]:
         """Those that are passed over now."""
-        if self._until:
-            now = time.monotonic()
-            self._until = {owner: until for owner, until in self._until.items() if until > now}
-        return set(self._until)
+        if not self._places:
+            return set()
+        now = time.monotonic()
+        self._places = {o: place for o, place in self._places.items() if place.until + _REMEMBERED_FOR > now}
+        return {owner for owner, place in self._places.items() if place.until > now}

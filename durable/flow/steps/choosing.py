@@ -99,6 +99,12 @@ class Choice:
     waited: dict[uuid.UUID, float]
     leaves: bool
     held: int = 0
+    hides: bool = False
+    """Whether there may be more that is due than the look has met."""
+    missed: set[uuid.UUID] = field(default_factory=set)
+    """Those of the candidates that somebody else holds."""
+    uncounted: set[uuid.UUID] = field(default_factory=set)
+    """Those whose code has overrun, and which somebody else held when that was to be written."""
     left: set[uuid.UUID] = field(default_factory=set)
 
     def leave(self, cold: list[uuid.UUID], *, of: int) -> set[uuid.UUID]:
@@ -120,6 +126,7 @@ class _Found:
     warm: dict[uuid.UUID, float]
     cold: dict[uuid.UUID, float]
     starts: dict[uuid.UUID, float]
+    all_met: bool = False
 
 
 def choose(
@@ -134,41 +141,46 @@ def choose(
     left_out: Collection[uuid.UUID] = (),
 ) -> Choice:
     """Twice as many as a batch has, so that what others hold does not hide the rest. Alone, a worker leaves nothing to
-    others. Under a frozen clock no wait would end, so nothing is left either. Those that are `left_out` are not due.
+    others. Under a frozen clock no wait would end, so nothing is left either. Those that are `left_out` are not looked
+    at, however much is due for them.
 
     One statement; one more where more is due than it looks at and too little of it is in memory; up to two more where
     what is due belongs to very few.
     """
     leaves = company is Company.OTHERS and cache.max_count > 0 and not clock.is_frozen()
-    found = _look(connection, cache, queues, limit, told)
-    for owner in left_out:
-        for part in (found.warm, found.cold, found.starts):
-            part.pop(owner, None)
+    found = _look(connection, cache, queues, limit, told, left_out)
     # For as many as there is room for beside those at work, or as there are slots without work; where nothing is kept,
     # nothing is gained by waiting.
     room = max(idle, cache.room) if cache.max_count else limit * 2
     chosen = _in_order(found, limit, room, settings.start_wait_for.total_seconds())
     held = 0 if len(chosen) >= limit else len(found.cold) + len(found.starts) - sum(o not in found.warm for o in chosen)
-    return Choice(chosen, leaves=leaves, held=held)
+    return Choice(chosen, leaves=leaves, held=held, hides=not found.all_met or len(chosen) >= limit * 2)
 
 
 def _look(
-    connection: BaseDatabaseWrapper, cache: Cache, queues: tuple[str, ...] | None, limit: int, told: Told | None
+    connection: BaseDatabaseWrapper,
+    cache: Cache,
+    queues: tuple[str, ...] | None,
+    limit: int,
+    told: Told | None,
+    left_out: Collection[uuid.UUID],
 ) -> _Found:
     in_memory: list[Due] | None = None
     found = _Found({}, {}, {})
     for times in DEEPER:
         depth = limit * 4 * times
-        looked = due.owners(connection, messages=depth, timers=limit * 2, starts=limit * 2, queues=queues)
+        looked = due.owners(connection, messages=depth, timers=limit * 2, starts=limit * 2, queues=queues, but=left_out)
         found = _divided(cache, looked)
         met = sum([one.messages for one in looked])
         if met < depth and sum([one.begun and not one.messages for one in looked]) < limit * 2:
             if told is not None:
                 told.forget()
+            found.all_met = sum([not one.begun for one in looked]) < limit * 2
             break
         if in_memory is None:
             wants = len(found.warm) < limit and len(cache)
             asked = [] if not wants else cache.ids if told is None else told.take(cache, limit=limit * 2)
+            asked = [owner for owner in asked if owner not in left_out]
             in_memory = due.among(connection, asked, limit=limit * 2) if asked else []
             if told is not None:
                 for one in in_memory:

@@ -19,18 +19,26 @@ from durable.store.workflows import LockedWorkflow, Progress
 logger = get_logger("durable.flow")
 
 
-Lock = Callable[[BaseDatabaseWrapper, Sequence[uuid.UUID]], Mapping[uuid.UUID, LockedWorkflow]]
-"""How the workflow is locked: waiting for it, or not."""
+class Busy(Exception):
+    """Somebody else has locked the workflow."""
 
 
-def counting(workflow_id: uuid.UUID, lock: Lock = workflows.lock) -> Callable[[BaseDatabaseWrapper], None]:
+def _lock_free(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> Mapping[uuid.UUID, LockedWorkflow]:
+    locked = workflows.lock_free(connection, ids, limit=len(ids))
+    if len(locked) < len(ids) and workflows.look(connection, ids).keys() - locked.keys():
+        raise Busy
+    return locked
+
+
+def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
     """What counts one poison turn of a live workflow, and blocks it at `TURN_POISON_LIMIT`: staff see it, and nothing
-    else has to wait for it. Run again, it counts only if the run before it has left no trace.
+    else has to wait for it. Run again, it counts only if the run before it has left no trace. Raises `Busy` instead of
+    waiting for somebody else's lock.
     """
     found: list[LockedWorkflow] = []
 
     def count(connection: BaseDatabaseWrapper) -> None:
-        workflow = lock(connection, [workflow_id]).get(workflow_id)
+        workflow = _lock_free(connection, [workflow_id]).get(workflow_id)
         if workflow is None or not workflow.is_live:
             return
         if not found:

@@ -43,6 +43,8 @@ class Batch:
     terms: dict[str, Terms] = field(default_factory=dict)
     used_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
     """When those that were replayed have last got on."""
+    missed: list[uuid.UUID] = field(default_factory=list)
+    """Those that somebody else holds."""
 
     def drop(self, cache: Cache) -> None:
         """Close every execution that is still in here, and take it from the cache."""
