@@ -120,7 +120,16 @@ def test_what_may_have_been_taken_keeps_its_room_until_it_is_known(stage: Stage)
     assert stage.running() == [101]
 
 
-def test_a_stop_does_not_wait_for_what_stays_in_doubt(stage: Stage) -> None:
+def test_a_stop_does_not_wait_for_what_stays_in_doubt(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks once what became of it."""
+    asked: list[Any] = []
+
+    def nothing_yet(take: Any) -> list[Claim]:
+        asked.append(take)
+        return []
+
+    monkeypatch.setattr("durable.flow.turn.taken", nothing_yet)
+
     def lost(take: Any) -> TurnReport:
         assert stage.claims.reserve() == 3
         take.about_to_commit()
@@ -129,6 +138,7 @@ def test_a_stop_does_not_wait_for_what_stays_in_doubt(stage: Stage) -> None:
     with pytest.raises(ValueError, match="went away"):
         stage.turn(lost)
     stage.turns.close()
+    assert len(asked) == 1
     assert not stage.claims.in_claim
 
 
