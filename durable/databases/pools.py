@@ -25,7 +25,11 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
         yield refused(alias, "has a pool, and psycopg_pool is not installed", "pip install 'psycopg[pool]'.")
         return
     except (TypeError, ValueError) as error:
-        yield refused(alias, f"['OPTIONS']['pool'] is {given!r}: {error}", "See the options of psycopg_pool.")
+        yield refused(
+            alias,
+            f"['OPTIONS']['pool'] is {given!r}: {error}",
+            "See the options of psycopg_pool; min_size is 4 by default.",
+        )
         return
     if most < settings.concurrency:
         yield warned(
