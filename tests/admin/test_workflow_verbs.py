@@ -109,6 +109,8 @@ def test_cancel_of_a_single_activity_that_runs_promises_what_its_handler_can_see
     factories.WorkItemFactory(outbox_row__workflow=workflow)
     page = root.get(reverse("admin:durable_workflow_cancel", args=[workflow.pk])).text
     assert "Cancel the activity" in page
+    assert "Which activity" in page
+    assert "Which workflow" not in page
     assert "A handler that runs is told" in page
     assert "clean up before it ends" not in page
     assert told(root, "cancel", workflow) == (
