@@ -47,8 +47,12 @@ class Watch:
         before = self._connection.connection
         type(self._connection).ensure_connection(self._connection)
         if self._connection.connection is not before:  # connecting comes by here again, half done
-            self._driver = self._connection.connection
-            self._shape = _shape(self._driver)
+            self.made()
+
+    def made(self) -> None:
+        """The session is new, or as good as new: what the driver's side looks like now is what it has to look like."""
+        self._driver = self._connection.connection
+        self._shape = _shape(self._driver)
 
     def chunked_cursor(self) -> Any:
         """Stands in for `chunked_cursor`, and notes the cursors of the server that `QuerySet.iterator()` opens."""
@@ -110,6 +114,7 @@ def reset() -> None:
             continue
         try:
             _discard_all(connection)
+            seen.made()  # listeners of `connection_created` may have registered types once more
             seen.used = False
         # Listeners of the project's run in there. Whatever they, the driver or the server raise: a new session is one.
         except BaseException as error:
@@ -138,4 +143,11 @@ def _close(connection: BaseDatabaseWrapper) -> None:
 def _shape(driver: Any) -> tuple[Any, ...]:
     own = tuple(getattr(driver, name, None) for name in _DRIVERS_OWN)
     listeners = tuple(len(getattr(driver, name, ())) for name in ("_notice_handlers", "_notify_handlers"))
-    return own + listeners
+    return own + listeners + tuple(dict(registered) for registered in _adapters(driver))
+
+
+def _adapters(driver: Any) -> list[dict[Any, Any]]:
+    """By which classes psycopg turns values of this connection into the server's, and back."""
+    adapters = getattr(driver, "adapters", None)
+    dumpers = getattr(adapters, "_dumpers", {})
+    return [*dumpers.values(), *getattr(adapters, "_dumpers_by_oid", ()), *getattr(adapters, "_loaders", ())]

@@ -102,8 +102,11 @@ def test_it_is_reset_whatever_the_host_says_about_the_age_of_connections(
     assert told[0][1] == told[2][1]
 
 
-def test_what_the_driver_keeps_on_its_side_does_not_meet_the_next_handler(plant: Plant, told: list[Any]) -> None:
-    run(plant, (sessions.in_driver, "look"), (sessions.in_driver, "leave"), (sessions.in_driver, "look"))
+@pytest.mark.parametrize("how", ["leave", "leave types"])
+def test_what_the_driver_keeps_on_its_side_does_not_meet_the_next_handler(
+    plant: Plant, told: list[Any], how: str
+) -> None:
+    run(plant, (sessions.in_driver, "look"), (sessions.in_driver, how), (sessions.in_driver, "look"))
     assert told[0][1] == told[2][1]
 
 
@@ -138,6 +141,24 @@ def test_what_the_host_does_to_each_new_connection_is_done_after_a_reset_too(pla
     finally:
         connection_created.disconnect(host)
     assert [told[at][1]["application_name"] for at in (0, 2)] == ["of the host"] * 2
+
+
+@postgresql
+def test_a_listener_that_registers_types_anew_after_each_reset_costs_no_connection(
+    plant: Plant, told: list[Any]
+) -> None:
+    """As that of django.contrib.postgres for hstore does, with a class of its own each time."""
+    from psycopg.types.string import TextLoader
+
+    def host(connection: Any, **_signal: Any) -> None:
+        connection.connection.adapters.register_loader("json", type("Loader", (TextLoader,), {}))
+
+    connection_created.connect(host)
+    try:
+        run(plant, *[(sessions.in_sync, "look")] * 4)
+    finally:
+        connection_created.disconnect(host)
+    assert len({session for _, _, (_, session) in told}) == 1
 
 
 @postgresql

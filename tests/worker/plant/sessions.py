@@ -187,6 +187,10 @@ def in_driver(what: str) -> None:
             driver.add_notify_handler(print)
         else:
             driver.create_function("left_behind", 0, lambda: 1)
+    if what == "leave types" and connection.vendor == "postgresql":
+        from psycopg.types.string import TextLoader
+
+        driver.adapters.register_loader("int8", TextLoader)
     SAID.append((what, found() if what == "look" else None, who()))
 
 
