@@ -37,9 +37,14 @@ class Logger:
         """A logger whose lines carry these fields as well."""
         return Logger(self._standard, {**self._bound, **fields})
 
+    @property
+    def is_for_debug(self) -> bool:
+        """Whether anybody wants lines at DEBUG: for who would make the fields of many."""
+        return self._standard.isEnabledFor(logging.DEBUG)
+
     def debug(self, event: str, **fields: Any) -> None:
         """Say it at DEBUG."""
-        if self._standard.isEnabledFor(logging.DEBUG):
+        if self.is_for_debug:
             self._say(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: Any) -> None:

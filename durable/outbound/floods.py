@@ -35,6 +35,8 @@ _windows: dict[Hashable, _Window] = {}
 _counting: dict[Hashable, _Window] = {}
 """Those among them that have something to sum up."""
 _due: list[Departure] = []
+_room = _KEYS
+"""How many keys there may be before it is worth a look which of them are over: twice as many as were not, last time."""
 
 
 def admit(key: Hashable, summary: Summary | None) -> bool:
@@ -46,7 +48,7 @@ def admit(key: Hashable, summary: Summary | None) -> bool:
         window = _windows.get(key)
         if window is None or now - window.began >= SPAN:
             _sum_up(key)
-            if len(_windows) >= _KEYS:
+            if len(_windows) >= _room:
                 _forget_old(now)
             window = _windows[key] = _Window(now)
         if window.passed < MOST:
@@ -92,8 +94,8 @@ def next_over() -> float | None:
 
 def reset() -> None:
     """Begin anew: in a forked process, and in tests."""
-    global _lock
-    _lock = threading.RLock()
+    global _lock, _room
+    _lock, _room = threading.RLock(), _KEYS
     _windows.clear()
     _counting.clear()
     _due.clear()
@@ -106,6 +108,8 @@ def _sum_up(key: Hashable) -> None:
 
 
 def _forget_old(now: float) -> None:
+    global _room
     for key in [key for key, window in _windows.items() if now - window.began >= SPAN]:
         _sum_up(key)
         del _windows[key]
+    _room = max(_KEYS, 2 * len(_windows))

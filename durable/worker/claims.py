@@ -336,6 +336,8 @@ class Claims:
         if self._over and deliveries:
             self._return(deliveries)
             return
+        says_each = log.is_for_debug
         for delivery in deliveries:
-            log.debug("claimed", **of_claim(delivery.claim))
+            if says_each:
+                log.debug("claimed", **of_claim(delivery.claim))
             self._handlers.dispatch(delivery)

@@ -122,3 +122,26 @@ def test_many_classes_of_errors_are_not_remembered_for_ever(minutes: Minutes, ea
         logger.warning("order.lost", error_type=f"Error{number}")
         minutes.now += 1
     assert len(floods._windows) <= 1_000
+
+
+def test_errors_of_thousands_of_classes_cost_each_of_them_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class made at each call, say: all of a minute are remembered, and not all looked through for each."""
+    floods.reset()
+    looks: list[int] = []
+    forget = floods._forget_old
+
+    def counting(now: float) -> None:
+        looks.append(len(floods._windows))
+        forget(now)
+
+    moment = [0.0]
+    monkeypatch.setattr(floods, "monotonic", lambda: moment[0])
+    monkeypatch.setattr(floods, "_forget_old", counting)
+    for number in range(20_000):
+        assert floods.admit(("event", f"Error{number}"), None)
+    assert sum(looks) < 4 * 20_000
+    moment[0] = 61.0
+    for number in range(20_001):
+        floods.admit(("event", f"Later{number}"), None)
+    assert "Error0" not in {key[1] for key in floods._windows}  # type: ignore[index]
+    floods.reset()
