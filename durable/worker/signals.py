@@ -31,6 +31,8 @@ UNASKED_SIGNALS = (
 """Signals whose default action ends a process, and that nobody sends to a worker on purpose. Those for which the host
 has a handler of its own are left to it."""
 
+TO_STOP = (*STOP_SIGNALS, signal.SIGQUIT)
+
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU)
 """The calls that cause them fail with an error instead: of a pipe without reader, of a file that is too large, and of a
 terminal that belongs to another job, which would otherwise stop the whole process until somebody notices."""
@@ -59,6 +61,14 @@ class StopSignals:
         self._first_at: float | None = None
         self._unasked: int | None = None
         self._before: dict[int, Any] = {}
+        self._stays_deaf = False
+
+    def stay_deaf(self) -> None:
+        """Leave the signals that ask for a stop ignored at the exit of this block. For a process that ends with it:
+        Python gives them their default actions back while it shuts down, and whoever asks a third time would turn a
+        good end into a death by signal.
+        """
+        self._stays_deaf = True
 
     def code(self, code: int) -> int:
         """The exit code: `code`, but for a clean end that a signal brought about which nobody sends on purpose. That is
@@ -68,7 +78,7 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (*STOP_SIGNALS, signal.SIGQUIT):
+            for number in TO_STOP:
                 if number in TAKEN_EVEN_IF_IGNORED or signal.getsignal(number) is not signal.SIG_IGN:
                     self._set(number, self._quit if number == signal.SIGQUIT else self._received)
             for number in UNASKED_SIGNALS:
@@ -90,7 +100,9 @@ class StopSignals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for number, handler in self._before.items():
-            if handler is not None:  # None: one that was not set by Python, and cannot be set again
+            if self._stays_deaf and number in TO_STOP:
+                signal.signal(number, signal.SIG_IGN)
+            elif handler is not None:  # None: one that was not set by Python, and cannot be set again
                 signal.signal(number, handler)
         if self._before:
             faulthandler.unregister(signal.SIGUSR1)

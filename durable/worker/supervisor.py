@@ -83,6 +83,7 @@ class Supervisor:
         ready_within: timedelta = timedelta(seconds=60),
         health: HealthSocket | None = None,
         on_tick: Callable[[Supervisor], None] | None = None,
+        owns_process: bool = False,
     ) -> None:
         self._child = child
         self._children = [_Child(number) for number in range(1, processes + 1)]
@@ -91,6 +92,7 @@ class Supervisor:
         self._ready_within = ready_within.total_seconds()
         self._health = health
         self._on_tick = on_tick
+        self._owns_process = owns_process
         self._doorbell = Doorbell()
         self._stopping: float | None = None
         self._code: Exit = Exit.CLEAN
@@ -109,6 +111,8 @@ class Supervisor:
                     self._kill_the_late()
                     if self._on_tick is not None:
                         self._on_tick(self)
+                if self._owns_process and self._code is not Exit.RESTART:
+                    signals.stay_deaf()
         finally:
             signal.signal(signal.SIGCHLD, before)
             self._doorbell.close()

@@ -133,10 +133,13 @@ def test_sigterm_lets_the_handler_finish_and_exits_0(
     assert plant.look(workflow_id).result == '"c"'
 
 
-def test_a_second_signal_ends_the_process_now(plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]) -> None:
+@pytest.mark.parametrize("arguments", [(), ("--processes", "1")], ids=["alone", "supervised"])
+def test_a_second_signal_ends_the_process_now_and_more_of_them_do_not_change_how(
+    plant: Plant, runworker: Start, pipes: Callable[[str], Pipes], arguments: tuple[str, ...]
+) -> None:
     door = pipes("d")
     workflow_id = plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "d")
-    process = runworker()
+    process = runworker(*arguments)
     door.wait_for_arrival()
     while process.poll() is None:
         process.send_signal(signal.SIGINT)

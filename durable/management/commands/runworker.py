@@ -106,6 +106,8 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
         hurry = Hurry(worker.cut_grace)
         with StopSignals(worker.stop, second=hurry) as signals:
             code = hurry.end(signals.code(worker.run()))
+            if code != Exit.RESTART and _owns_process():
+                signals.stay_deaf()
     finally:
         shown.end()
         if answering is not None:
@@ -134,6 +136,7 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
         hurry = Hurry(worker.cut_grace)
         with StopSignals(worker.stop, second=hurry) as signals:
             code = hurry.end(signals.code(worker.run()))
+            signals.stay_deaf()
         if (
             worker.is_heard
         ):  # this process ends without the farewell in which Python would write what handlers hold back
@@ -155,6 +158,7 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
         grace=settings.grace_for,
         health=health,
         on_tick=tick,
+        owns_process=_owns_process(),
     )
     try:
         code = supervisor.run()
