@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -34,6 +34,27 @@ class FrozenClock:
     def move(self, by: timedelta) -> datetime:
         """Move forward and answer the new moment."""
         return self._clock.move(by)
+
+
+LONGEST_REPORT = 200_000
+"""Characters of a report, and of each thing captured: some tests speak of texts of a hundred megabytes."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Reports travel from process to process as UTF-8, which has no place for the halves of characters that tests of
+    hostile texts use: one such failure would end the whole run without a word of which.
+    """
+    report = yield
+    report.sections = [(name, _sendable(text)) for name, text in report.sections]
+    told = str(report.longrepr or "")
+    if report.failed and _sendable(told) != told:
+        report.longrepr = _sendable(told)
+    return report
+
+
+def _sendable(text: str) -> str:
+    return text[-LONGEST_REPORT:].encode(errors="backslashreplace").decode()
 
 
 @pytest.fixture
