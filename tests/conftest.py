@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from tests.waiting import PATIENCE, Barrier, Gate, in_thread
 
@@ -128,6 +129,17 @@ def lines_are_counted_anew() -> None:
     from durable.outbound import floods
 
     floods.reset()
+
+
+@pytest.fixture(autouse=True)
+def structlog_is_left_as_it_was() -> Iterator[None]:
+    """`capture_logs` puts back what structlog did before, and leaves it configured: from then on each line would go
+    through the defaults, which draw tracebacks with all local variables where `rich` is installed.
+    """
+    configured = structlog.is_configured()
+    yield
+    if not configured:
+        structlog.reset_defaults()
 
 
 @pytest.fixture(autouse=True)
