@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
@@ -39,6 +40,15 @@ class FrozenClock:
 
 LONGEST_REPORT = 200_000
 """Characters of a report, and of each thing captured: some tests speak of texts of a hundred megabytes."""
+
+
+def pytest_configure() -> None:
+    """What `nohup` or a shell's `&` have this run ignore, the processes that tests start would ignore as well."""
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)
