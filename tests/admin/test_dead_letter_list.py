@@ -186,13 +186,18 @@ def test_pages_need_a_fixed_number_of_statements_none_of_them_a_count(root: Clie
             assert choose(root, action, *(rows if page == "some" else [])).status_code == 200
         return [query["sql"] for query in queries]
 
-    rows = [letter(), letter(failure_delivered=True)]
+    def with_an_attempt(rows: list[Any]) -> list[Any]:
+        for row in rows:
+            factories.FailedAttemptFactory(outbox_row=row)
+        return rows
+
+    rows = with_an_attempt([letter(), letter(failure_delivered=True)])
     few = asked(rows)
-    rows += [letter() for _ in range(30)] + [letter(failure_delivered=True) for _ in range(9)]
-    for row in rows:
-        factories.FailedAttemptFactory(outbox_row=row)
+    rows += with_an_attempt([letter() for _ in range(30)] + [letter(failure_delivered=True) for _ in range(9)])
     many = asked(rows)
-    assert len(many) == len(few) <= 12
+    assert len(many) <= len(few) <= 12
+    # Where many are ticked, the question does without the names and errors of those that it does not list.
+    assert len(many) == len(few) or page == "some"
     assert not [sql for sql in many if '"durable_' in sql and "COUNT(" in sql.upper()]
 
 
