@@ -19,8 +19,8 @@ DATABASES = ("sqlite", "postgresql")
 
 
 def workers() -> int:
-    """Xdist workers: as many as there are cores, but two at least (tests wait a lot) and eight at most."""
-    return max(2, min(os.cpu_count() or 2, 8))
+    """Xdist workers: one more than there are cores, since tests wait a lot; two at least and eight at most."""
+    return max(2, min((os.cpu_count() or 1) + 1, 8))
 
 
 VERSIONS = "import django, platform; print(f'Python {platform.python_version()}, Django {django.__version__}')"
@@ -44,7 +44,7 @@ def run(database: str, python: str, said: str, arguments: list[str]) -> int:
     """One run of pytest with this interpreter; returns its exit code."""
     print(f"\n===== the suite on {database}, {said} =====", flush=True)
     return subprocess.run(
-        [python, "-m", "pytest", "-n", str(workers()), *arguments],
+        [python, "-m", "pytest", "-n", str(workers()), "--durations", "15", *arguments],
         cwd=ROOT,
         env=os.environ | {"DURABLE_TEST_DATABASE": database},
         check=False,

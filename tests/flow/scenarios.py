@@ -256,7 +256,7 @@ SCENARIOS: dict[str, Callable[[Driver], Act]] = {
 JOINED = ("start", "enqueue", "cancel", "cancel a single one", "cancel a running one", "signal")
 """Those in the caller's transaction: never repeated."""
 
-ONE_TRY = (_acknowledge, _transactional)
+ONE_TRY = (_acknowledge, _transactional, _beat)
 """Own transactions that are the worker's to repeat, on a schedule of its own."""
 
 SILENT = (_beat,)
