@@ -161,7 +161,7 @@ def stop(seconds: float) -> bool:
     """
     global _road, _users, _left_behind
     with _lock:
-        _users -= 1
+        _users = max(0, _users - 1)  # one stop too many is not the next worker's loss
         if _users or _road is None:
             return True
         road, _road = _road, None

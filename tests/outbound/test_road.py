@@ -316,3 +316,14 @@ def test_where_no_thread_may_stay_a_handler_that_blocks_holds_up_for_a_moment_an
         assert not outbound.is_blocked()
         logger.info("it has come back")
     assert [str(record.msg) for record in ear.records] == ["order.found", "it has come back"]
+
+
+def test_a_stop_too_many_takes_nothing_from_the_next_worker() -> None:
+    assert outbound.stop(PATIENCE)
+    outbound.start(UPKEEP)
+    ran: list[str] = []
+    with hear(lambda record: ran.append(threading.current_thread().name)):
+        logger.warning("order.lost")
+        assert outbound.stop(PATIENCE)
+    assert ran == ["durable-outbound"]
+    assert road._road is None
