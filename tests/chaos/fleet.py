@@ -110,7 +110,7 @@ class Fleet:
         log = self._folder / f"worker-{len(self.members)}.log"
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-c", f"{before}\n{MAIN}", "runworker", *arguments],
+                [sys.executable, "-c", f"import django\ndjango.setup()\n{before}\n{MAIN}", "runworker", *arguments],
                 cwd=ROOT,
                 env=self._environment | environment,
                 stdin=subprocess.DEVNULL,

@@ -130,6 +130,7 @@ def test_no_code_of_ours_reads_by_a_cursor_that_lives_longer_than_a_transaction(
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in sorted((ROOT / "durable").rglob("*.py"))
+        if path.name != "isolation.py"  # it watches for those that handlers open
         for line in path.read_text().splitlines()
         if re.search(r"\.(iterator|aiterator)\(|chunked_cursor|scroll\(|\bDECLARE\b|WITH HOLD", line)
     ]
