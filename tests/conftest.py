@@ -135,10 +135,11 @@ def subprocess_environment(transactional_db: None) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def lines_are_counted_anew() -> None:
-    """What one test logs too often is not missing in the next."""
-    from durable.outbound import floods
+    """What one test logs too often is not missing in the next, and a supervisor in this process has ended."""
+    from durable.outbound import floods, road
 
     floods.reset()
+    road._patience = None
 
 
 @pytest.fixture(autouse=True)
