@@ -138,7 +138,7 @@ def test_each_database_may_have_an_interpreter_of_its_own(tmp_path: Path) -> Non
     assert "the suite on sqlite, Python of one" in done.stdout
     assert "the suite on postgresql, Python of two" in done.stdout
     for name, database in (("one", "sqlite"), ("two", "postgresql")):
-        assert re.search(rf"{name} runs -m pytest -n \d --some-option on {database}", done.stdout)
+        assert re.search(rf"{name} runs -m pytest -n \d --durations \d+ --some-option on {database}", done.stdout)
     assert "sqlite passed, postgresql passed" in done.stdout
 
 
