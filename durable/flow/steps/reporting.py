@@ -49,7 +49,7 @@ def attempt_failed(ending: RetryLater) -> None:
     """An attempt failed, and there will be another."""
     logger.warning(
         "activity.attempt_failed",
-        **_of_claim(ending.claim),
+        **of_claim(ending.claim),
         of=ending.claim.attempt_budget,
         cause=ending.cause.value,
         **_of_failure(ending.failure),
@@ -62,7 +62,7 @@ def activity_failed(ending: Failed) -> None:
     claim, failure = ending.claim, ending.failure
     logger.error(
         "activity.failed",
-        **_of_claim(claim),
+        **of_claim(claim),
         of=claim.attempt_budget,
         why="its attempts are spent" if ending.spent else "its error is not retried",
         cause=ending.cause.value,
@@ -237,7 +237,8 @@ def _of_failure(failure: Failure | None) -> dict[str, str]:
     return {} if failure is None else {"error_type": failure.type, "error": failure.message}
 
 
-def _of_claim(claim: Claim) -> dict[str, Any]:
+def of_claim(claim: Claim) -> dict[str, Any]:
+    """The fields that every line about a delivery is bound with."""
     return {
         "workflow": str(claim.workflow_id),
         "lease": claim.lease,
