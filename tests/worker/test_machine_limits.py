@@ -229,6 +229,8 @@ def test_a_full_folder_for_temporary_files_keeps_no_workflow_from_its_turns(
 def test_a_note_without_space_is_an_error_and_no_signal(tmp_path: Path) -> None:
     script = f"""
 import pathlib, resource
+import django
+django.setup()
 from durable.worker.notes import Note
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 try:
