@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from durable.admin import payloads, wording
 from durable.admin.sentences import sentence, tone
 from durable.conf import settings
-from durable.kernel.events import EventType
+from durable.kernel.events import DIGEST_KEY, EventType
 from durable.models import Event, OutboxRow
 
 EVENTS_SHOWN = 100
@@ -190,6 +190,8 @@ def _shown(text: str | None, data: Any, seen: payloads.Visibility) -> tuple[str,
         return "", ""
     if data is None:
         # Unreadable: the payload can not be told from the rest, so all of it is shown as it is, or none.
+        if DIGEST_KEY in text:
+            return _("Hidden: it holds the key of the digests, and cannot be read apart from it."), ""
         return (text if seen is payloads.Visibility.SHOWN else seen.note), ""
     traceback = ""
     if isinstance(data, dict) and isinstance(data.get("failure"), dict):

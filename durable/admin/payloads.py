@@ -14,12 +14,16 @@ from django.utils.translation import gettext as _
 
 from durable.admin.wording import NOTHING, number
 from durable.conf import settings
+from durable.kernel.events import DIGEST_KEY
 
 SHOWN_CHARACTERS = 20_000
 """More than this of one payload is not put on a page; a browser can show it, a person does not read it."""
 
 PAYLOAD_KEYS = frozenset({"input", "result", "payload"})
 """Keys of events whose value went through the codec."""
+
+DIGEST = "digest"
+"""Stands for arguments, and is for those who may see them."""
 
 
 class Visibility(Enum):
@@ -79,15 +83,22 @@ def payload(text: str | None, seen: Visibility) -> SafeString:
 
 
 def opened(data: Any, seen: Visibility) -> Any:
-    """An event's data with each payload in it made readable, or replaced by the note, at any depth."""
+    """An event's data with each payload in it made readable, or replaced by the note, at any depth. The key of a run's
+    digests is left out for everybody.
+    """
     if isinstance(data, Mapping):
-        return {
-            key: _opened_payload(value, seen) if key in PAYLOAD_KEYS else opened(value, seen)
-            for key, value in data.items()
-        }
+        return {key: _opened_value(key, value, seen) for key, value in data.items() if key != DIGEST_KEY}
     if isinstance(data, list):
         return [opened(value, seen) for value in data]
     return data
+
+
+def _opened_value(key: str, value: Any, seen: Visibility) -> Any:
+    if key in PAYLOAD_KEYS:
+        return _opened_payload(value, seen)
+    if key == DIGEST and seen is not Visibility.SHOWN:
+        return seen.note
+    return opened(value, seen)
 
 
 def _opened_payload(value: Any, seen: Visibility) -> Any:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Sequence
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable.conf import settings
 from durable.flow import transaction
 from durable.flow.steps import keys, reporting, waking
+from durable.kernel.codec import DIGEST_KEY_BYTES, stored_digest_key
+from durable.kernel.events import DIGEST_KEY
 from durable.outcomes import KeyHeld, Started
 from durable.store import starts
 from durable.store.starts import NewWorkflow
@@ -17,8 +21,13 @@ __all__ = ["NewWorkflow", "new_workflow", "start"]
 
 
 def new_workflow(*, payload: str, type: str, **values: object) -> NewWorkflow:
-    """A workflow to start, with the data of its started event."""
-    started = {"type": type, "input": payload, "python": f"{sys.version_info.major}.{sys.version_info.minor}"}
+    """A workflow to start, with the data of its started event. Raises `PayloadError` where the codec fails."""
+    started = {
+        "type": type,
+        "input": payload,
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        DIGEST_KEY: stored_digest_key(secrets.token_bytes(DIGEST_KEY_BYTES), codec=settings.codec()),
+    }
     return NewWorkflow(type=type, payload=payload, started=started, **values)  # type: ignore[arg-type]
 
 

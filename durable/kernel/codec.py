@@ -9,12 +9,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from durable.errors import PayloadError, PayloadTooLarge
 from durable.kernel import wire
 from durable.kernel.arguments import ArgumentPlan
 from durable.kernel.converters import converter
+from durable.kernel.events import DIGEST_KEY
 from durable.kernel.failure import interrupts, sentence
 from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
 from durable.kernel.unwritable import USE_PLAIN, Refusal, refusal_of, step
@@ -193,8 +194,12 @@ class EncodedCall:
     digest: str
 
 
-def encode_call(callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec) -> EncodedCall:
-    """The arguments of a call. Raises `ArgumentsMismatch` and `PayloadError`, at the call."""
+def encode_call(
+    callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec, key: bytes = b""
+) -> EncodedCall:
+    """The arguments of a call; `key` is that of the run's digests. Raises `ArgumentsMismatch` and `PayloadError`, at
+    the call.
+    """
     data = callee.plan.encode(args, kwargs)
     plain = _quickly(data)
     if plain is None:
@@ -206,7 +211,7 @@ def encode_call(callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     except PayloadTooLarge as error:
         largest = max(data, key=lambda name: len(_write(data[name])), default="")
         raise PayloadTooLarge(f"the arguments of {callee.name}, mostly {largest}", error.size, error.limit) from None
-    return EncodedCall(payload, digest(plain))
+    return EncodedCall(payload, digest(plain, key))
 
 
 def encode_arguments(callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec) -> str:
@@ -219,6 +224,32 @@ def decode_arguments(callee: Callee, text: str, *, codec: Codec) -> tuple[tuple[
     return callee.plan.decode(codec.unseal(text, path=callee.name))
 
 
-def digest(text: str) -> str:
-    """16 hexadecimal digits that stand for a text."""
-    return hashlib.blake2b(text.encode("utf-8"), digest_size=8).hexdigest()
+def digest(text: str, key: bytes = b"") -> str:
+    """16 hexadecimal digits that stand for a text. Whoever lacks the key cannot guess short texts by trying them."""
+    return hashlib.blake2b(text.encode("utf-8"), digest_size=8, key=key).hexdigest()
+
+
+# --- the key of a run's digests ------------------------------------------------------------------------------------
+
+DIGEST_KEY_BYTES: Final = 16
+
+
+def stored_digest_key(key: bytes, *, codec: Codec) -> str:
+    """The key as `workflow_started` holds it: wrapped like a payload. Raises `PayloadError`."""
+    return codec.seal(f'"{key.hex()}"', path=DIGEST_KEY)
+
+
+def read_digest_key(data: Mapping[str, Any], *, codec: Codec) -> bytes:
+    """The key in the data of `workflow_started`; empty for a run that began before there were keys. Raises
+    `PayloadError`.
+    """
+    stored = data.get(DIGEST_KEY)
+    if stored is None:
+        return b""
+    try:
+        key = bytes.fromhex(codec.unseal(stored, path=DIGEST_KEY))
+    except (ValueError, TypeError):
+        key = b""
+    if len(key) != DIGEST_KEY_BYTES:
+        raise PayloadError(DIGEST_KEY, f"it is no key of {DIGEST_KEY_BYTES} bytes", "Restore the event.")
+    return key

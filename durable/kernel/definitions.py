@@ -296,7 +296,8 @@ def _schedule(definition: ActivityDefinition[Any, Any], args: Any, kwargs: Any, 
             f"{shown}.execute(...)", f"Elsewhere, {shown}.enqueue(...) queues it and {shown}(...) calls it."
         )
     data = {} if options is _NO_OPTIONS else declarations.row_options(options)
-    call = encode_call(definition, args, kwargs, codec=context.current().codec)
+    execution = context.current()
+    call = encode_call(definition, args, kwargs, codec=execution.codec, key=execution.digest_key)
     return context.schedule(definition, payload=call.payload, digest=call.digest, options=data)
 
 

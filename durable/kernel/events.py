@@ -5,7 +5,8 @@ Wire names never change. `data` is a plain JSON envelope; only the payload insid
 ==================== ========================================================================================
 type                 data
 ==================== ========================================================================================
-workflow_started     type, input (payload; absent for a single activity), python ("3.11")
+workflow_started     type, input (payload; absent for a single activity), python ("3.11"), digest_key (wrapped by the
+                     codec; shown to nobody; absent in runs that began before it and for a single activity)
 workflow_begun       (nothing)
 workflow_completed   result (payload), dropped_tasks, dropped_commands, unread
 workflow_failed      failure {type, message, traceback}, dropped_tasks, dropped_commands, unread
@@ -17,7 +18,7 @@ workflow_reopened    actor, reason
 workflow_blocked     reason, version, and what staff are shown (position, recorded, asked)
 workflow_unblocked   actor, reason
 cancel_requested     actor, reason
-activity_scheduled   activity, digest
+activity_scheduled   activity, digest (keyed by digest_key, hidden like a payload)
 activity_completed   result (payload)
 activity_failed      failure, attempts
 activity_cancelled   (nothing)
@@ -40,7 +41,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+DIGEST_KEY: Final = "digest_key"
+"""What keys the digests of a run's arguments, in the data of `workflow_started`: readers leave it out."""
 
 
 class EventType(StrEnum):

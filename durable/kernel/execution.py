@@ -74,7 +74,7 @@ class Execution:
 
     __slots__ = (
         "_bytes", "_cpu_clock", "_cpu_seconds", "_max_events", "_rng", "calls", "cancel_reason", "codec", "definition",
-        "done", "drift", "last_seq", "lease", "loop", "mailbox", "workflow_id",
+        "digest_key", "done", "drift", "last_seq", "lease", "loop", "mailbox", "workflow_id",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +94,7 @@ class Execution:
         self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
         self.calls = Calls(self.loop, limit=limits.max_events)
         self.mailbox = Mailbox(self.loop, codec)
+        self.digest_key = b""
         self.last_seq = 0
         self.done = False
         self.drift = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from durable.errors import ActivityError, ArgumentsMismatch, NonDeterminism, PayloadError, WorkflowBlocked
 from durable.errors.showing import is_a
-from durable.kernel.codec import decode_arguments
+from durable.kernel.codec import decode_arguments, read_digest_key
 from durable.kernel.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
 from durable.kernel.events import Event, EventType
 from durable.kernel.failure import describe, for_log
@@ -67,6 +67,10 @@ def _start(execution: Execution, event: Event) -> int:
         args, kwargs = decode_arguments(definition, payload, codec=execution.codec)
     except (PayloadError, ArgumentsMismatch) as problem:
         raise _unreadable(event, "The workflow's arguments", problem) from problem
+    try:
+        execution.digest_key = read_digest_key(event.data, codec=execution.codec)
+    except PayloadError as problem:
+        raise _unreadable(event, "The key of the workflow's digests", problem) from problem
     loop = execution.loop
     loop.main = loop.create_task(definition.fn(*args, **kwargs), name="main", context=Context())
     return len(payload)

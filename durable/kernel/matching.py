@@ -52,11 +52,18 @@ def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tu
 
 
 def _differ(missed: list[Asked], left: list[Event], *, after: int) -> None:
+    asked = _words_of_asked(missed[0]) if missed else "nothing"
+    if missed and left and _is_same_call(missed[0], left[0]):
+        asked += " with other arguments"  # and not their digests: those are no more for everybody than a payload is
     raise NonDeterminism(
         position=left[0].seq if left else after,
         recorded=words_of_record(left[0]) if left else "nothing more here",
-        asked=_words_of_asked(missed[0]) if missed else "nothing",
+        asked=asked,
     )
+
+
+def _is_same_call(one: Asked, record: Event) -> bool:
+    return type(one) is ActivityFuture and record.type is _SCHEDULED and one.activity == record.data["activity"]
 
 
 def _key_of_asked(one: Asked) -> tuple[Any, ...]:
@@ -78,8 +85,7 @@ def _key_of_record(record: Event) -> tuple[Any, ...]:
 def words_of_record(record: Event) -> str:
     """A record, for people."""
     if record.type is _SCHEDULED:
-        name, digest = record.data["activity"], record.data["digest"]
-        return f"a call of {name} (activity {record.ordinal}, arguments with digest {digest})"
+        return f"a call of {record.data['activity']} (activity {record.ordinal})"
     if record.type is _CANCELLED:
         return f"the cancellation of activity {record.ordinal}"
     return {
@@ -91,7 +97,7 @@ def words_of_record(record: Event) -> str:
 
 def _words_of_asked(one: Asked) -> str:
     if isinstance(one, ActivityFuture):
-        return f"a call of {one.activity} (arguments with digest {one.digest})"
+        return f"a call of {one.activity}"
     if isinstance(one, CancelActivity):
         return f"the cancellation of activity {one.ordinal}"
     if isinstance(one, CompleteWorkflow):

@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 
 from durable.flow import look
 from durable.kernel.events import Event
+from durable.management.verbs import hiding
 from durable.management.verbs.answer import (
     Answer,
     Verb,
@@ -46,7 +47,7 @@ def _run(options: dict[str, Any]) -> Answer:
     more = len(events) > options["limit"]
     events = events[: options["limit"]]
     data = plain(found) | {
-        "result": plain_payload(found.result),
+        "result": hiding.of_payload(plain_payload(found.result)),
         "failure": plain_failure(found.failure),
         "reason": found.reason,
         "pending": [_plain_pending(row) for row in pending],
@@ -90,9 +91,9 @@ def _plain_unread(message: look.UnreadMessage) -> dict[str, Any]:
 def _said(message: look.UnreadMessage) -> Any:
     """What the event would have held, had it been read; of a damaged message, the text that stands there."""
     try:
-        return json.loads(message.payload)
+        return hiding.of_event(json.loads(message.payload))
     except ValueError:
-        return message.payload
+        return hiding.of_payload(message.payload)
 
 
 def _plain_event(event: Event) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def _plain_event(event: Event) -> dict[str, Any]:
         "seq": event.seq,
         "type": event.type.value,
         "ordinal": event.ordinal,
-        "data": dict(event.data),
+        "data": hiding.of_event(event.data),
         "recorded_at": event.recorded_at.isoformat(),
     }
 
@@ -119,7 +120,7 @@ def _header(found: Snapshot) -> list[str]:
     if found.blocked_reason:
         lines.append(f"blocked   {printable(found.blocked_reason)}")
     if found.result is not None:
-        lines.append(f"result    {_short(plain_payload(found.result))}")
+        lines.append(f"result    {_short(hiding.of_payload(plain_payload(found.result)))}")
     if found.failure is not None:
         lines.append(f"failure   {_words(found.failure)}")
     if found.reason:
@@ -176,7 +177,7 @@ def _history_lines(events: Sequence[Event]) -> list[str]:
             f"{event.recorded_at:%Y-%m-%d %H:%M:%S}Z",
             event.type.value,
             "" if event.ordinal is None else event.ordinal,
-            _short(dict(event.data)) if event.data else "",
+            _short(hiding.of_event(event.data)) if event.data else "",
         )
         for event in events
     ]
