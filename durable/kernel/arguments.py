@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from durable.errors import ArgumentsMismatch, PayloadError
-from durable.errors.showing import said
+from durable.errors.showing import cut_end, said
 from durable.kernel.converters import converter
+from durable.kernel.limits import MAX_NAME_LENGTH
 from durable.kernel.scalars import Converter
-from durable.kernel.unwritable import at, refusal_of
+from durable.kernel.unwritable import at, entry, misfit, read_at, refusal_of, unreadable
 
 _KINDS = inspect.Parameter
 MAX_SHOWN_SIGNATURE = 500
@@ -80,20 +81,23 @@ class ArgumentPlan:
         try:
             if self._rest_by_place is not None:
                 name = self._rest_by_place
-                more = [self._converters[name].decode(item) for item in stored.pop(f"*{name}", [])]
+                more = _decoded(self._converters[name], stored.pop(f"*{name}", []))
             if self._rest_by_name is not None:
                 name = self._rest_by_name
-                rest = stored.pop(f"**{name}", {})
-                named = {key: _named(key, self._converters[name].decode, item) for key, item in rest.items()}
+                named = _decoded_by_name(self._converters[name], stored.pop(f"**{name}", {}))
             for name in self._order:
                 if name in stored:
                     values[name] = self._converters[name].decode(stored.pop(name))
         except BaseException as error:  # noqa: BLE001 - as above: `__init__` and `_missing_` of the user's classes
-            refusal = refusal_of(error)
+            refusal = unreadable(error)
             raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from refusal.cause
         if stored:
             stray = next(iter(stored))
-            raise PayloadError(stray, f"{self.name}{self.shown_signature} has no such parameter (any more)", _EVOLVE)
+            raise PayloadError(
+                cut_end(stray, MAX_NAME_LENGTH),
+                f"{self.name}{self.shown_signature} has no such parameter (any more)",
+                _EVOLVE,
+            )
         missing = [name for name in self._needed if name not in values]
         if missing:
             raise PayloadError(missing[0], f"{self.name}{self.shown_signature} was called without it", _EVOLVE)
@@ -141,6 +145,30 @@ def _each(item: Converter, values: tuple[Any, ...]) -> list[Any]:
     except BaseException as error:  # noqa: BLE001 - as above
         raise at(f"[{len(written)}]", error) from None
     return written
+
+
+def _decoded(item: Converter, data: Any) -> list[Any]:
+    if type(data) is not list:
+        raise misfit(data, "a list of arguments")
+    read: list[Any] = []
+    try:
+        for element in data:
+            read.append(item.decode(element))  # noqa: PERF401 - as above
+    except BaseException as error:  # noqa: BLE001 - as above
+        raise read_at(f"[{len(read)}]", error) from None
+    return read
+
+
+def _decoded_by_name(item: Converter, data: Any) -> dict[str, Any]:
+    if type(data) is not dict:
+        raise misfit(data, "an object of arguments")
+    read: dict[str, Any] = {}
+    for number, (name, element) in enumerate(data.items(), 1):
+        try:
+            read[name] = item.decode(element)
+        except BaseException as error:  # noqa: BLE001 - as above
+            raise read_at(entry(number), error) from None
+    return read
 
 
 def _named(key: str, convert: Callable[..., Any], *arguments: Any) -> Any:

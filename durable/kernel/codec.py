@@ -18,7 +18,7 @@ from durable.kernel.converters import converter
 from durable.kernel.events import DIGEST_KEY
 from durable.kernel.failure import interrupts, sentence
 from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
-from durable.kernel.unwritable import USE_PLAIN, Refusal, refusal_of, step
+from durable.kernel.unwritable import USE_PLAIN, Refusal, refusal_of, step, unreadable
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
 _read = json.JSONDecoder().decode
@@ -72,7 +72,7 @@ class JsonCodec:
         try:
             return converter(hint).decode(data)
         except BaseException as error:  # noqa: BLE001 - as above: `__init__` and `_missing_` of the user's classes
-            refusal = refusal_of(error)
+            refusal = unreadable(error)
             raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
 
     def wrap(self, text: str) -> str:

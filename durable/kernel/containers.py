@@ -8,7 +8,7 @@ from typing import Any
 
 from durable.kernel.limits import MAX_PAYLOAD_DEPTH
 from durable.kernel.scalars import ANY_SHAPE, SCALARS, Converter, too_deep
-from durable.kernel.unwritable import Refusal, at, mismatch, short, step
+from durable.kernel.unwritable import Refusal, at, entry, misfit, mismatch, read_at, short, step
 
 ARRAY = frozenset({"array"})
 
@@ -28,15 +28,14 @@ def _encoded_items(item: Converter, value: Any, depth: int) -> list[Any]:
 
 def _decoded_items(item: Converter, data: Any, wanted: str) -> list[Any]:
     if type(data) is not list:
-        raise mismatch(data, wanted)
+        raise misfit(data, wanted)
     decode = item.decode
     items: list[Any] = []
     try:
         for element in data:
             items.append(decode(element))  # noqa: PERF401 - as above
-    except Refusal as refusal:
-        refusal.steps.append(f"[{len(items)}]")
-        raise
+    except BaseException as error:  # noqa: BLE001 - `__init__`, `_missing_` and `__eq__` of the user's classes
+        raise read_at(f"[{len(items)}]", error) from None
     return items
 
 
@@ -102,14 +101,13 @@ def of_places(places: list[Converter], label: str) -> Converter:
 
     def decode(data: Any) -> Any:
         if type(data) is not list or len(data) != len(places):
-            raise mismatch(data, f"a list of {len(places)}")
+            raise misfit(data, f"a list of {len(places)}")
         items: list[Any] = []
         try:
             for place, element in zip(places, data, strict=True):
                 items.append(place.decode(element))
-        except Refusal as refusal:
-            refusal.steps.append(f"[{len(items)}]")
-            raise
+        except BaseException as error:  # noqa: BLE001 - as above
+            raise read_at(f"[{len(items)}]", error) from None
         return tuple(items)
 
     return Converter(encode, decode, (tuple,), ARRAY, label, (tuple, list))
@@ -135,14 +133,13 @@ def of_mapping(key: Converter, item: Converter, label: str) -> Converter:
 
     def decode(data: Any) -> Any:
         if type(data) is not dict:
-            raise mismatch(data, "an object")
+            raise misfit(data, "an object")
         pairs: dict[Any, Any] = {}
-        for name, element in data.items():
+        for number, (name, element) in enumerate(data.items(), 1):
             try:
                 pairs[_decode_key(key, name)] = item.decode(element)
-            except Refusal as refusal:
-                refusal.steps.append(step(name))
-                raise
+            except BaseException as error:  # noqa: BLE001 - as above
+                raise read_at(entry(number), error) from None
         return pairs
 
     return Converter(encode, decode, (dict,), frozenset({"object"}), label, (Mapping,))

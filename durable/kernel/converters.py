@@ -14,9 +14,10 @@ import typing
 from typing import Any
 
 from durable.kernel import containers, records
+from durable.kernel.choices import of_enum, of_literal
 from durable.kernel.hints import Unresolved, label
-from durable.kernel.scalars import ANY_SHAPE, NONE, SCALARS, SHAPE_OF, Converter, native, of_enum, of_literal
-from durable.kernel.unwritable import ANNOTATE, USE_PLAIN, Refusal, is_lazy, mismatch, unknown, worked_out
+from durable.kernel.scalars import ANY_SHAPE, NONE, SCALARS, SHAPE_OF, Converter, native
+from durable.kernel.unwritable import ANNOTATE, USE_PLAIN, Refusal, is_lazy, misfit, mismatch, unknown, worked_out
 
 UNANNOTATED = native(ANNOTATE)
 _made: dict[Any, Converter] = {}
@@ -140,7 +141,7 @@ def _told_apart_by_shape(members: list[Converter], name: str) -> Converter:
     def decode(data: Any) -> Any:
         member = by_shape.get(SHAPE_OF[type(data)])
         if member is None:
-            raise mismatch(data, f"one of {name}")
+            raise misfit(data, f"one of {name}")
         return member.decode(data)
 
     return _of_members(encode, decode, members, frozenset(by_shape), name)
@@ -167,7 +168,7 @@ def _told_apart_by_tag(members: list[Converter], plain: list[Converter], name: s
                 return member.decode(data)
             except Refusal:
                 continue
-        raise mismatch(data, f"one of {name}")
+        raise misfit(data, f"one of {name}")
 
     return _of_members(encode, decode, members, frozenset({"object"}), name)
 

@@ -10,12 +10,12 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from durable.errors.showing import class_name, shown
-from durable.kernel.failure import interrupts, sentence
+from durable.errors.showing import class_name, clean, shown
+from durable.kernel.failure import for_log, interrupts
 from durable.kernel.hints import resolved
 from durable.kernel.limits import MAX_PAYLOAD_DEPTH
 from durable.kernel.scalars import Converter, too_deep
-from durable.kernel.unwritable import Refusal, a, at, mismatch, step
+from durable.kernel.unwritable import Refusal, a, at, misfit, mismatch, read_at, step
 
 Fields = Mapping[str, tuple[Any, bool]]
 """Name to (annotation, whether it must be there)."""
@@ -123,11 +123,14 @@ def _of_attributes(kind: Any, plan: _Plan, label: str) -> Converter:
 def _reader(kind: Any, plan: _Plan, build: Callable[..., Any]) -> Callable[[Any], Any]:
     def decode(data: Any) -> Any:
         if type(data) is not dict:
-            raise mismatch(data, f"the object of {a(kind.__name__)}")
+            raise misfit(data, f"the object of {a(kind.__name__)}")
         read: dict[str, Any] = {}
         for name, item, needed in plan.fields():
             if name in data:
-                read[name] = _stepped(name, item.decode, data[name])
+                try:
+                    read[name] = item.decode(data[name])
+                except BaseException as error:  # noqa: BLE001 - as above
+                    raise read_at(step(name), error) from None
             elif needed:
                 raise Refusal(f"the field {name!r} of {kind.__name__} is missing", "Give the field a default.")
         try:
@@ -135,8 +138,8 @@ def _reader(kind: Any, plan: _Plan, build: Callable[..., Any]) -> Callable[[Any]
         except BaseException as error:  # __init__ and __post_init__ are the user's code
             if interrupts(error):
                 raise
-            problem = f"{kind.__name__} refused its stored fields ({sentence(error)})"
-            raise Refusal(problem, "Let it accept them.") from error
+            problem = f"{kind.__name__} refused its stored fields by {clean(class_name(type(error)))}"
+            raise Refusal(problem, "Let it accept them.", cause=for_log(error)) from error
 
     return decode
 

@@ -21,6 +21,7 @@ from durable.kernel.unwritable import (
     a,
     at,
     is_lazy,
+    misfit,
     mismatch,
     short,
     step,
@@ -149,7 +150,7 @@ def _encode_str(value: Any, depth: int) -> Any:
 def _decode_str(data: Any) -> Any:
     if type(data) is str:
         return data
-    raise mismatch(data, "text")
+    raise misfit(data, "text")
 
 
 def _encode_int(value: Any, depth: int) -> Any:
@@ -163,7 +164,7 @@ def _encode_int(value: Any, depth: int) -> Any:
 def _decode_int(data: Any) -> Any:
     if type(data) is int:
         return data
-    raise mismatch(data, "a whole number")
+    raise misfit(data, "a whole number")
 
 
 def _encode_float(value: Any, depth: int) -> Any:
@@ -183,7 +184,7 @@ def _encode_float(value: Any, depth: int) -> Any:
 def _decode_float(data: Any) -> Any:
     if type(data) is float or type(data) is int:
         return float(data)
-    raise mismatch(data, "a number")
+    raise misfit(data, "a number")
 
 
 def _encode_bool(value: Any, depth: int) -> Any:
@@ -195,13 +196,19 @@ def _encode_bool(value: Any, depth: int) -> Any:
 def _decode_bool(data: Any) -> Any:
     if type(data) is bool:
         return data
-    raise mismatch(data, "true or false")
+    raise misfit(data, "true or false")
 
 
 def _encode_none(value: Any, depth: int) -> Any:
     if value is None:
         return None
     raise mismatch(value, "None")
+
+
+def _decode_none(data: Any) -> Any:
+    if data is None:
+        return None
+    raise misfit(data, "null")
 
 
 def _encode_decimal(value: Any, depth: int) -> Any:
@@ -214,7 +221,7 @@ def _encode_decimal(value: Any, depth: int) -> Any:
 
 def _text(data: Any, wanted: str) -> str:
     if type(data) is not str:
-        raise mismatch(data, wanted)
+        raise misfit(data, wanted)
     return data
 
 
@@ -222,9 +229,9 @@ def _decode_decimal(data: Any) -> Any:
     try:
         number = Decimal(_text(data, "the text of a Decimal"))
     except InvalidOperation:
-        raise mismatch(data, "the text of a Decimal") from None
+        raise misfit(data, "the text of a Decimal") from None
     if not number.is_finite():
-        raise mismatch(data, "the text of a finite Decimal")
+        raise misfit(data, "the text of a finite Decimal")
     return number
 
 
@@ -251,7 +258,7 @@ def _from_iso(kind: type[date | time], wanted: str) -> Callable[[Any], Any]:
         try:
             return kind.fromisoformat(_text(data, wanted))
         except ValueError:
-            raise mismatch(data, wanted) from None
+            raise misfit(data, wanted) from None
 
     return decode
 
@@ -270,12 +277,12 @@ def _encode_timedelta(value: Any, depth: int) -> Any:
 def _decode_timedelta(data: Any) -> Any:
     found = _SPAN.fullmatch(_text(data, "a span such as P1DT2S"))
     if found is None:
-        raise mismatch(data, "a span such as P1DT2S")
+        raise misfit(data, "a span such as P1DT2S")
     sign, days, seconds, micros = found.groups()
     try:
         return timedelta(days=int(days), seconds=int(seconds), microseconds=int(micros or 0)) * (-1 if sign else 1)
     except OverflowError:
-        raise mismatch(data, "a span that a timedelta can hold") from None
+        raise misfit(data, "a span that a timedelta can hold") from None
 
 
 def _encode_uuid(value: Any, depth: int) -> Any:
@@ -288,7 +295,7 @@ def _decode_uuid(data: Any) -> Any:
     try:
         return uuid.UUID(_text(data, "the text of a UUID"))
     except ValueError:
-        raise mismatch(data, "the text of a UUID") from None
+        raise misfit(data, "the text of a UUID") from None
 
 
 def _encode_bytes(value: Any, depth: int) -> Any:
@@ -301,14 +308,14 @@ def _decode_bytes(data: Any) -> Any:
     try:
         return base64.b64decode(_text(data, "base64 text"), validate=True)
     except ValueError:  # binascii.Error is one, too
-        raise mismatch(data, "base64 text") from None
+        raise misfit(data, "base64 text") from None
 
 
 def _scalar(kind: type, shape: str, encode: Any, decode: Any, loose: tuple[type, ...] = ()) -> Converter:
     return Converter(encode, decode, (kind,), frozenset({shape}), kind.__name__, loose or (kind,))
 
 
-NONE = _scalar(type(None), "null", _encode_none, lambda data: _encode_none(data, 0))
+NONE = _scalar(type(None), "null", _encode_none, _decode_none)
 SCALARS: dict[Any, Converter] = {
     str: _scalar(str, "string", _encode_str, _decode_str),
     int: _scalar(int, "int", _encode_int, _decode_int),
@@ -331,64 +338,3 @@ def native(cure: str) -> Converter:
     return Converter(
         lambda value, depth: encode_native(value, depth, cure), as_is, (object,), frozenset({ANY_SHAPE}), "Any"
     )
-
-
-def of_enum(kind: type[enum.Enum]) -> Converter:
-    """Members go by value where all values are text or numbers (flags as numbers), else by name."""
-    by_number = issubclass(kind, enum.Flag)
-    members = list(kind.__members__.values())
-    by_value = by_number or all(type(member.value) in (str, int, bool) for member in members)
-    shapes = frozenset(SHAPE_OF[type(member.value)] for member in members) if by_value else frozenset({"string"})
-    table = {(type(member.value), member.value) if by_value else (str, member.name): member for member in members}
-
-    def encode(value: Any, depth: int) -> Any:
-        if isinstance(value, kind):
-            return value.value if by_value else value.name
-        raise mismatch(value, f"a member of {kind.__name__}")
-
-    def decode(data: Any) -> Any:
-        member = table.get((type(data), data)) if type(data) in (str, int, bool) else None
-        if member is not None:
-            return member
-        if by_number and type(data) is int:
-            try:
-                return kind(data)
-            except ValueError:
-                pass
-        raise mismatch(data, f"a member of {kind.__name__}")
-
-    return Converter(encode, decode, (kind,), shapes or frozenset({"string"}), kind.__name__, (kind,))
-
-
-def of_literal(values: tuple[Any, ...], label: str) -> Converter:
-    """One of a few fixed values: natives, bytes and enum members."""
-    table: dict[tuple[type, Any], Any] = {}
-    back: dict[tuple[type, Any], Any] = {}
-    for value in values:
-        if isinstance(value, enum.Enum):
-            written = of_enum(type(value)).encode(value, 0)
-        elif isinstance(value, bytes):
-            written = _encode_bytes(value, 0)
-        else:
-            written = value
-        table[type(value), value] = written
-        back[type(written), written] = value
-    wanted = f"one of {', '.join(map(repr, values))}"
-
-    def encode(value: Any, depth: int) -> Any:
-        try:
-            return table[type(value), value]
-        except (KeyError, TypeError):
-            if is_lazy(value):
-                return encode(worked_out(value), depth)
-            raise mismatch(value, wanted) from None
-
-    def decode(data: Any) -> Any:
-        try:
-            return back[type(data), data]
-        except (KeyError, TypeError):
-            raise mismatch(data, wanted) from None
-
-    types = tuple({type(value): None for value in values})
-    shapes = frozenset(SHAPE_OF[type(written)] for written in table.values())
-    return Converter(encode, decode, types, shapes, label, types)

@@ -1,13 +1,19 @@
-"""A value that can not be carried, while it is still on its way out of the converters: the path is not known yet."""
+"""A value that cannot be written or read, while the error is still on its way out of the converters: the path is not
+known yet.
+
+An error of writing shows the value, to the caller who passed it. An error of reading names path and type only: it goes
+into logs, reasons and reports, and what is stored may be somebody's secret.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from durable.errors.showing import class_name, full_name, is_a, real_mro, shown
+from durable.errors.showing import class_name, clean, full_name, is_a, real_mro, shown
 from durable.kernel.failure import for_log, interrupts, sentence
 
 ANNOTATE = "Annotate it with its type, so that it can be written and read back."
+FIT = "Make the annotation fit what is stored, or have it sent again."
 USE_PLAIN = (
     "Use a dataclass, NamedTuple, TypedDict, Enum, or a plain type (str, int, float, bool, Decimal, UUID, bytes, "
     "datetime, date, time, timedelta, list, tuple, set, dict)."
@@ -47,6 +53,24 @@ def refusal_of(error: BaseException) -> Refusal:
     )
 
 
+def unreadable(error: BaseException) -> Refusal:
+    """What an error means that came while stored data was read. Of other errors than refusals it names the class alone:
+    their text may quote what is stored. Raises as `refusal_of` does.
+    """
+    refusal = refusal_of(error)
+    if refusal is not error:
+        refusal.problem = f"reading it raised {clean(class_name(type(error)))}"
+        refusal.cure = "Let its class accept what is stored, and raise nothing."
+    return refusal
+
+
+def read_at(place: str, error: BaseException) -> Refusal:
+    """`unreadable`, one step further out."""
+    refusal = unreadable(error)
+    refusal.steps.append(place)
+    return refusal
+
+
 def at(place: str, error: BaseException) -> Refusal:
     """The same, one step further out: `place` leads to the value from what holds it."""
     refusal = refusal_of(error)
@@ -59,6 +83,11 @@ def step(key: Any) -> str:
     if type(key) is str and key.isidentifier():
         return f".{key}"
     return f"[{short(key)}]"
+
+
+def entry(number: int) -> str:
+    """One step of a path into a stored mapping: its keys are data as well, so they are counted and not shown."""
+    return f"[key no. {number}]"
 
 
 def short(value: Any) -> str:
@@ -79,6 +108,11 @@ def mismatch(value: Any, wanted: str) -> Refusal:
     return Refusal(
         f"{short(value)} is {a(class_name(type(value)))}, not {wanted}", "Pass such a value, or change the annotation."
     )
+
+
+def misfit(data: Any, wanted: str) -> Refusal:
+    """What is stored is not what its annotation says."""
+    return Refusal(f"the stored {class_name(type(data))} is not {wanted}", FIT)
 
 
 def unknown(value: Any, cure: str) -> Refusal:
