@@ -7,6 +7,7 @@ project's dict; the system checks word it, and reading `settings` raises it.
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,7 +21,8 @@ from django.db import connections, router
 from django.utils.module_loading import import_string
 
 from durable.errors import ConfigurationError, KeyInvalid
-from durable.kernel.codec import JsonCodec
+from durable.kernel.birthplace import NOWHERE
+from durable.kernel.codec import Codec, JsonCodec
 from durable.kernel.limits import (
     DEFAULT_KEY_LENGTH,
     DEFAULT_PAYLOAD_BYTES,
@@ -145,6 +147,20 @@ def _dotted(value: Any) -> None:
         raise _Refused(f"the dotted path of a class that can be imported ({error})") from None
     if not isinstance(found, type) or not issubclass(found, JsonCodec):
         raise _Refused("the dotted path of a subclass of durable.kernel.codec.JsonCodec")
+    for hook in ("wrap", "unwrap"):
+        if not _takes_birthplace(getattr(found, hook)):
+            raise _Refused(f"a codec whose {hook} is told the birthplace: `def {hook}(self, text, birthplace)`")
+
+
+def _takes_birthplace(hook: Callable[..., Any]) -> bool:
+    """Whether a codec's hook can be called as the engine does. One whose signature cannot be read has to be tried."""
+    try:
+        inspect.signature(hook).bind(None, "", NOWHERE)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
 
 
 CHECKS: dict[str, Callable[[Any], None]] = {
@@ -224,7 +240,7 @@ class Settings:
         """`RECONCILE_EVERY`, else a quarter of the lease."""
         return self.chosen_reconcile_every or self.lease_for / 4
 
-    def codec(self) -> JsonCodec:
+    def codec(self) -> Codec:
         """The codec of `CODEC`, with `MAX_PAYLOAD_BYTES`; the same object each time."""
         return self._codec
 

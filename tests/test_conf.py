@@ -11,14 +11,22 @@ from durable import Retry
 from durable.conf import CHECKS, problems
 from durable.conf import settings as current
 from durable.errors import ConfigurationError
+from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec
 from tests.settings import VENDOR
+
+
+class Untold(JsonCodec):
+    """A codec as it was written before hooks were told the birthplace."""
+
+    def unwrap(self, text):  # type: ignore[override]
+        return text
 
 
 class Shouting(JsonCodec):
     """A codec of the project's own."""
 
-    def wrap(self, text):
+    def wrap(self, text, birthplace):
         return text.upper()
 
 
@@ -52,14 +60,16 @@ def test_a_change_is_followed(settings):
     settings.DURABLE = {"RECONCILE_EVERY": timedelta(seconds=3), "CODEC": f"{__name__}.Shouting"}
     assert current.lease_for == timedelta(seconds=60)
     assert current.reconcile_every == timedelta(seconds=3)
-    assert current.codec().encode("a", str, path="x") == '"A"'
+    assert current.codec().encode("a", str, path="x", birthplace=NOWHERE) == '"A"'
     settings.DURABLE = {}
     assert type(current.codec()) is JsonCodec
 
 
 def test_the_payload_limit_reaches_the_codec(settings):
     settings.DURABLE = {"MAX_PAYLOAD_BYTES": 12}
-    assert current.codec().max_bytes == 12
+    codec = current.codec()
+    assert isinstance(codec, JsonCodec)
+    assert codec.max_bytes == 12
 
 
 def test_settings_can_not_be_set_by_hand():
@@ -114,6 +124,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("CODEC", "nowhere.Codec", "can be imported"),
     ("CODEC", "durable.kernel.retry.Retry", "subclass of durable.kernel.codec.JsonCodec"),
     ("CODEC", JsonCodec, "dotted path"),
+    ("CODEC", f"{__name__}.Untold", "`def unwrap(self, text, birthplace)`"),
 ]
 
 

@@ -18,6 +18,7 @@ from durable.admin.actions import ACTIONS
 from durable.admin.dead_letter_filters import in_words
 from durable.conf import settings
 from durable.flow import look
+from durable.kernel import birthplace
 from durable.kernel.codec import decode_arguments
 from durable.kernel.events import EventType
 from durable.models import DeadLetter, Event, Redrive, Workflow
@@ -46,7 +47,7 @@ def bulk_list(room: Any) -> dict[str, Any]:
             "created": wording.moment_and_distance(row.created_at, now),
         }
         for row in rows.defer("result", "failure", "timers")[:LISTED]
-        for job in [_job(row.input)]
+        for job in [_job(row.pk, row.input)]
     ]
     return {
         "works": works,
@@ -61,9 +62,9 @@ def bulk_page(room: Room, workflow_id: uuid.UUID) -> dict[str, Any] | None:
     row = rows.defer("result", "failure", "timers").first()
     if row is None:
         return None
-    job = _job(row.input)
+    job = _job(row.pk, row.input)
     result = _last_result(row)
-    progress = None if result is None else _progress(result)
+    progress = None if result is None else _progress(row.pk, *result)
     completed = row.status == WorkflowStatus.COMPLETED
     over = row.status in {status.value for status in TERMINAL}
     counts = {} if progress is None else dict(progress.counts)
@@ -124,10 +125,10 @@ def _label(job: BulkJob | None) -> str:
     return _("%(action)s: all that match") % {"action": action.label}
 
 
-def _job(text: str) -> BulkJob | None:
+def _job(workflow_id: uuid.UUID, text: str) -> BulkJob | None:
     """What was asked for, if it can be read."""
     try:
-        _args, named = decode_arguments(change_dead_letters, text, codec=settings.codec())
+        _args, named = decode_arguments(change_dead_letters, text, codec=settings.codec(), workflow_id=workflow_id)
         job = named.get("job") or _args[0]
     except BaseException:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
         return None
@@ -141,24 +142,26 @@ def _done_in_the_last_piece(job: BulkJob, progress: BulkProgress) -> int:
     return audits.count() if rows else 0
 
 
-def _last_result(row: Any) -> str | None:
-    """What the last piece that is done has returned, as stored: one of the last events of the history. None before the
-    first.
+def _last_result(row: Any) -> tuple[int, str] | None:
+    """The ordinal of the last piece that is done, and what it has returned, as stored: one of the last events of the
+    history. None before the first.
     """
     events = Event.objects.using(settings.database_alias).filter(
         workflow_id=row.pk, seq__gt=row.last_seq - _LOOKED_AT, type=EventType.ACTIVITY_COMPLETED.value
     )
-    text = events.annotate(text=Cast("data", TextField())).order_by("-seq").values_list("text", flat=True).first()
-    data = wording.read_json(text)
+    texts = events.annotate(text=Cast("data", TextField())).order_by("-seq").values_list("ordinal", "text")
+    ordinal, text = texts.first() or (None, None)
     if text is None:
         return None
-    return str(data.get("result")) if isinstance(data, dict) else text
+    data = wording.read_json(text)
+    return ordinal or 0, str(data.get("result")) if isinstance(data, dict) else text
 
 
-def _progress(result: str) -> BulkProgress | None:
+def _progress(workflow_id: uuid.UUID, ordinal: int, result: str) -> BulkProgress | None:
     """How far the work was, if that can be read."""
     try:
-        found = settings.codec().decode(result, BulkProgress, path="result")
+        born = birthplace.result(workflow_id, ordinal)
+        found = settings.codec().decode(result, BulkProgress, path="result", birthplace=born)
     except BaseException:  # noqa: BLE001 - as above
         return None
     return found if isinstance(found, BulkProgress) else None

@@ -21,6 +21,7 @@ from durable.admin.room import ROWS_SHOWN, Page
 from durable.conf import settings
 from durable.errors import StoreUnavailable
 from durable.flow import redrive as redriving
+from durable.kernel.birthplace import arguments
 from durable.logs import get_logger
 from durable.models import OutboxRow, Redrive, Workflow
 from durable.outcomes import OutboxStatus, RedriveMode
@@ -39,7 +40,7 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
         Facts(_("At a glance"), _facts(room, row, now)),
         attempts_table(row),
         _redrives(row),
-        Text(_("Input"), payloads.payload(_input(row, seen), seen)),
+        Text(_("Input"), payloads.payload(_input(row, seen), seen, arguments(row.workflow_id, row.activity))),
     ]
     badges: list[object] = [wording.outbox_status(row.status, paused=row.paused)]
     is_dead = row.status == OutboxStatus.FAILED

@@ -18,6 +18,8 @@ from django.utils.translation import gettext as _
 from durable.admin import payloads, wording
 from durable.admin.sentences import sentence, tone
 from durable.conf import settings
+from durable.kernel import birthplace
+from durable.kernel.birthplace import Birthplace
 from durable.kernel.events import DIGEST_KEY, EventType
 from durable.models import Event, OutboxRow
 
@@ -166,7 +168,7 @@ def _entries(workflow: Any, records: Sequence[Any], seen: payloads.Visibility) -
     for seq, event_type, ordinal, recorded_at, characters, text in records:
         data = wording.read_json(text)
         name = names.get(seq)
-        shown, traceback = _shown(text, data, seen)
+        shown, traceback = _shown(workflow, text, data, ordinal, seen)
         entries.append(
             Entry(
                 seq=seq,
@@ -184,7 +186,9 @@ def _entries(workflow: Any, records: Sequence[Any], seen: payloads.Visibility) -
     return entries
 
 
-def _shown(text: str | None, data: Any, seen: payloads.Visibility) -> tuple[str, str]:
+def _shown(
+    workflow: Any, text: str | None, data: Any, ordinal: int | None, seen: payloads.Visibility
+) -> tuple[str, str]:
     """The data for reading, and a traceback apart from it, since lines are not readable inside JSON."""
     if text is None or data == {}:
         return "", ""
@@ -198,7 +202,10 @@ def _shown(text: str | None, data: Any, seen: payloads.Visibility) -> tuple[str,
         failure = dict(data["failure"])
         traceback = str(failure.pop("traceback", "") or "")
         data = {**data, "failure": failure}
-    return json.dumps(payloads.opened(data, seen), indent=2, ensure_ascii=False), traceback
+    places: Mapping[str, Birthplace] = {}
+    if isinstance(data, dict):
+        places = birthplace.within(data, workflow.pk, ordinal=ordinal, single=workflow.single)
+    return json.dumps(payloads.opened(data, seen, places), indent=2, ensure_ascii=False), traceback
 
 
 def _activity_names(workflow: Any, records: Sequence[Any]) -> dict[int, str]:

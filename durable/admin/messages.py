@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
@@ -17,6 +19,8 @@ from durable.admin import payloads, wording
 from durable.admin.parts import Fact, Facts, Text
 from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
 from durable.conf import settings
+from durable.kernel import birthplace
+from durable.kernel.birthplace import Birthplace
 from durable.kernel.events import MessageKind
 from durable.models import Message, Workflow
 
@@ -141,6 +145,10 @@ class MessageAdmin(Room):
                         Fact(_("Sent only once under"), wording.plain(row.dedup)),
                     ],
                 ),
-                Text(_("Payload"), payloads.payload(text, seen)),
+                Text(_("Payload"), payloads.envelope(text or "", seen, partial(_places, row))),
             ],
         )
+
+
+def _places(message: Any, data: Mapping[str, Any]) -> Mapping[str, Birthplace]:
+    return birthplace.within(data, message.workflow_id, ordinal=message.ordinal, single=False)

@@ -21,6 +21,7 @@ from durable.admin.parts import Fact, Facts, Part, Text
 from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
 from durable.admin.work_items import cancel_words
 from durable.conf import settings
+from durable.kernel.birthplace import arguments, heartbeat
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import OutboxStatus
 
@@ -106,8 +107,11 @@ class OutboxRowAdmin(Room):
             parts.append(self._delivery(item, now))
         parts += [
             attempts_table(row),
-            Text(_("Input"), payloads.payload(stored.get("input"), seen)),
-            Text(_("Last heartbeat"), payloads.payload(stored.get("last_heartbeat"), seen)),
+            Text(_("Input"), payloads.payload(stored.get("input"), seen, arguments(row.workflow_id, row.activity))),
+            Text(
+                _("Last heartbeat"),
+                payloads.payload(stored.get("last_heartbeat"), seen, heartbeat(row.workflow_id, row.ordinal)),
+            ),
         ]
         return Page(title=row.activity, subtitle=_("outbox row"), badges=[self.status_shown(row)], parts=parts)
 

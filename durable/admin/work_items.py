@@ -15,6 +15,7 @@ from durable.admin import payloads, wording
 from durable.admin.parts import Fact, Facts, Text
 from durable.admin.room import Page, Room, WorkflowFilter
 from durable.conf import settings
+from durable.kernel import birthplace
 from durable.models import OutboxRow, WorkItem
 
 
@@ -64,14 +65,11 @@ class WorkItemAdmin(Room):
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts, and the details of its last heartbeat."""
         seen = payloads.visibility(request)
-        heartbeat = None
+        heartbeat = ordinal = None
         if seen is payloads.Visibility.SHOWN:
-            heartbeat = (
-                WorkItem.objects.using(settings.database_alias)
-                .filter(pk=row.pk)
-                .values_list("heartbeat", flat=True)
-                .first()
-            )
+            items = WorkItem.objects.using(settings.database_alias).filter(pk=row.pk)
+            heartbeat, ordinal = items.values_list("heartbeat", "outbox_row__ordinal").first() or (None, None)
+        born = birthplace.heartbeat(row.workflow_id, ordinal or 0)
         return Page(
             title=_("Delivery of outbox row %(id)s") % {"id": row.pk},
             subtitle=_("work item"),
@@ -89,6 +87,9 @@ class WorkItemAdmin(Room):
                         Fact(_("Failed deliveries"), wording.of(row.delivery_failures, row.delivery_budget)),
                     ],
                 ),
-                Text(_("Last heartbeat"), payloads.payload(heartbeat, seen)),
+                Text(
+                    _("Last heartbeat"),
+                    payloads.payload(heartbeat, seen, born),
+                ),
             ],
         )

@@ -27,6 +27,7 @@ from durable.admin.work_items import cancel_words
 from durable.admin.workflow_verbs import buttons
 from durable.conf import settings
 from durable.errors import ConfigurationError, NotRegistered
+from durable.kernel import birthplace
 from durable.kernel.registry import registry
 from durable.models import DeadLetter, Message, OutboxRow, Workflow, WorkItem
 from durable.outcomes import OutboxStatus
@@ -69,9 +70,11 @@ class WorkflowPage:
         failure = wording.read_json(row.failure_text)
         if row.failure_text and row.failure_text != "null":
             parts.append(self._failure(failure))
-        parts.append(Text(_("Input"), payloads.payload(getattr(row, "input_text", None), self.seen)))
+        born = birthplace.arguments(row.pk, row.type)
+        parts.append(Text(_("Input"), payloads.payload(getattr(row, "input_text", None), self.seen, born)))
         if row.closed_at is not None:
-            parts.append(Text(_("Result"), payloads.payload(getattr(row, "result_text", None), self.seen)))
+            born = birthplace.result(row.pk, 1 if row.single else None)
+            parts.append(Text(_("Result"), payloads.payload(getattr(row, "result_text", None), self.seen, born)))
         parts += [self._pending_work(), self._messages()]
         return Page(
             title=row.type,

@@ -19,6 +19,7 @@ from durable.errors import NotRegistered, OptionInvalid, WorkflowCancelled, Work
 from durable.flow import cancel as cancelling
 from durable.flow import look
 from durable.flow import signal as signalling
+from durable.kernel import birthplace
 from durable.kernel.limits import MAX_DEDUP_LENGTH, MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.options import check_text
 from durable.kernel.registry import registry
@@ -67,7 +68,8 @@ class Handle(Generic[R]):
         check_text("signal name", name, MAX_SIGNAL_NAME_LENGTH)
         if dedup is not None:
             check_text("dedup", dedup, MAX_DEDUP_LENGTH)
-        stored = settings.codec().encode(payload, Any, path="payload")
+        born = birthplace.signal(self.id, name)
+        stored = settings.codec().encode(payload, Any, path="payload", birthplace=born)
         signalling.signal(self.id, name, payload=stored, dedup=dedup)
 
     def cancel(self, *, reason: str = "") -> CancelOutcome:
@@ -121,7 +123,10 @@ class Handle(Generic[R]):
         match found.status:
             case WorkflowStatus.COMPLETED:
                 hint = _hint_of(found) if self._hint is _UNKNOWN else self._hint
-                return cast(R, settings.codec().decode(found.result or "null", hint, path="result"))
+                if found.result is None:
+                    return cast(R, None)
+                born = birthplace.result(found.id, 1 if found.single else None)
+                return cast(R, settings.codec().decode(found.result, hint, path="result", birthplace=born))
             case WorkflowStatus.FAILED:
                 failure = found.failure or Failure("", "")
                 raise WorkflowFailed(found.id, type=failure.type, message=failure.message, traceback=failure.traceback)

@@ -5,6 +5,7 @@ Everything is checked before anything is written: arguments, values, keys, optio
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -34,7 +35,9 @@ def start(
     shown = definition.fn.__name__
     synchronous(f"{shown}.start(...)", f"{shown}.astart(...)")
     own, options = _divided(kwargs, options, START_NAMES)
-    new = _new_workflow(definition, _payload(definition, args, own, kwargs), options, options.key)
+    workflow_id = ids.new()
+    payload = _payload(definition, args, own, kwargs, workflow_id)
+    new = _new_workflow(definition, workflow_id, payload, options, options.key)
     return _only(_outcomes(definition, starting.start([new]), options))
 
 
@@ -57,7 +60,7 @@ def start_many(
     shown = definition.fn.__name__
     synchronous(f"{shown}.start_many(...)", f"sync_to_async({shown}.start_many)(...)")
     payloads, held = _many(definition, calls, options, keys)
-    new = [_new_workflow(definition, payload, options, key) for payload, key in zip(payloads, held, strict=True)]
+    new = [_new_workflow(definition, *made, options, key) for made, key in zip(payloads, held, strict=True)]
     return _outcomes(definition, starting.start(new), options) if new else []
 
 
@@ -68,7 +71,9 @@ def enqueue(
     shown = definition.fn.__name__
     synchronous(f"{shown}.enqueue(...)", f"{shown}.aenqueue(...)")
     own, options = _divided(kwargs, options, ENQUEUE_NAMES)
-    new = _new_activity(definition, _payload(definition, args, own, kwargs), options, options.key)
+    workflow_id = ids.new()
+    payload = _payload(definition, args, own, kwargs, workflow_id)
+    new = _new_activity(definition, workflow_id, payload, options, options.key)
     return _only(_outcomes(definition, enqueueing.enqueue([new]), options))
 
 
@@ -91,7 +96,7 @@ def enqueue_many(
     shown = definition.fn.__name__
     synchronous(f"{shown}.enqueue_many(...)", f"sync_to_async({shown}.enqueue_many)(...)")
     payloads, held = _many(definition, calls, options, keys)
-    new = [_new_activity(definition, payload, options, key) for payload, key in zip(payloads, held, strict=True)]
+    new = [_new_activity(definition, *made, options, key) for made, key in zip(payloads, held, strict=True)]
     return _outcomes(definition, enqueueing.enqueue(new), options) if new else []
 
 
@@ -106,9 +111,15 @@ def _divided(kwargs: Mapping[str, Any], options: Options, names: frozenset[str])
     return {name: value for name, value in kwargs.items() if name not in names}, options.with_(**engine)
 
 
-def _payload(definition: Definition, args: tuple[Any, ...], own: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+def _payload(
+    definition: Definition,
+    args: tuple[Any, ...],
+    own: Mapping[str, Any],
+    given: Mapping[str, Any],
+    workflow_id: uuid.UUID,
+) -> str:
     try:
-        return encode_arguments(definition, args, own, codec=settings.codec())
+        return encode_arguments(definition, args, own, codec=settings.codec(), workflow_id=workflow_id)
     except ArgumentsMismatch as error:
         taken = [name for name in given if name not in own and name in definition.signature.parameters]
         if not taken:
@@ -122,10 +133,15 @@ def _many(
     calls: Iterable[tuple[Any, ...]],
     options: StartOptions | ActivityOptions,
     keys: Sequence[str | None] | None,
-) -> tuple[list[str], list[str | None]]:
+) -> tuple[list[tuple[uuid.UUID, str]], list[str | None]]:
+    """Id and payload of each, and the keys."""
     if options.key is not None:
         raise OptionInvalid("key", options.key, "for one at a time; give `keys=`, one for each call")
-    payloads = [_payload_of_many(definition, number, call) for number, call in enumerate(calls)]
+    payloads = [
+        (workflow_id, _payload_of_many(definition, number, call, workflow_id))
+        for number, call in enumerate(calls)
+        for workflow_id in [ids.new()]
+    ]
     if keys is None:
         return payloads, [None] * len(payloads)
     if isinstance(keys, str) or len(keys) != len(payloads):
@@ -133,12 +149,12 @@ def _many(
     return payloads, list(keys)
 
 
-def _payload_of_many(definition: Definition, number: int, call: Any) -> str:
+def _payload_of_many(definition: Definition, number: int, call: Any, workflow_id: uuid.UUID) -> str:
     if not isinstance(call, tuple | list):
         problem = f"call {number} is {call!r}, not a tuple of positional arguments"
         raise ArgumentsMismatch(definition.name, str(definition.signature), problem)
     try:
-        return _payload(definition, tuple(call), {}, {})
+        return _payload(definition, tuple(call), {}, {}, workflow_id)
     except ArgumentsMismatch as error:
         raise ArgumentsMismatch(error.name, error.signature, f"call {number}: {error.problem}") from None
     except PayloadTooLarge as error:
@@ -157,10 +173,14 @@ def _checked_key(key: str | None) -> str | None:
 
 
 def _new_workflow(
-    definition: WorkflowDefinition[Any, Any], payload: str, options: StartOptions, key: str | None
+    definition: WorkflowDefinition[Any, Any],
+    workflow_id: uuid.UUID,
+    payload: str,
+    options: StartOptions,
+    key: str | None,
 ) -> starting.NewWorkflow:
     return starting.new_workflow(
-        id=ids.new(),
+        id=workflow_id,
         type=definition.name,
         payload=payload,
         key=_checked_key(key),
@@ -172,7 +192,11 @@ def _new_workflow(
 
 
 def _new_activity(
-    definition: ActivityDefinition[Any, Any], payload: str, options: ActivityOptions, key: str | None
+    definition: ActivityDefinition[Any, Any],
+    workflow_id: uuid.UUID,
+    payload: str,
+    options: ActivityOptions,
+    key: str | None,
 ) -> enqueueing.NewActivity:
     stored = options.as_data()
     for settled in ("queue", "priority", "on_dead_letter", "on_exhausted"):
@@ -182,7 +206,7 @@ def _new_activity(
     if (options.on_dead_letter or definition.on_dead_letter or settings.on_dead_letter) == "deliver":
         stored["on_dead_letter"] = "deliver"
     return enqueueing.new_activity(
-        id=ids.new(),
+        id=workflow_id,
         activity=definition.name,
         payload=payload,
         key=_checked_key(key),

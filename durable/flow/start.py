@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
+import uuid
 from collections.abc import Sequence
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -20,15 +21,15 @@ from durable.store.starts import NewWorkflow
 __all__ = ["NewWorkflow", "new_workflow", "start"]
 
 
-def new_workflow(*, payload: str, type: str, **values: object) -> NewWorkflow:
+def new_workflow(*, id: uuid.UUID, payload: str, type: str, **values: object) -> NewWorkflow:
     """A workflow to start, with the data of its started event. Raises `PayloadError` where the codec fails."""
     started = {
         "type": type,
         "input": payload,
         "python": f"{sys.version_info.major}.{sys.version_info.minor}",
-        DIGEST_KEY: stored_digest_key(secrets.token_bytes(DIGEST_KEY_BYTES), codec=settings.codec()),
+        DIGEST_KEY: stored_digest_key(secrets.token_bytes(DIGEST_KEY_BYTES), codec=settings.codec(), workflow_id=id),
     }
-    return NewWorkflow(type=type, payload=payload, started=started, **values)  # type: ignore[arg-type]
+    return NewWorkflow(id=id, type=type, payload=payload, started=started, **values)  # type: ignore[arg-type]
 
 
 def start(new: Sequence[NewWorkflow]) -> list[Started | KeyHeld]:

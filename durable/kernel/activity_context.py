@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from durable.errors import OutsideActivity
+from durable.kernel import birthplace
 from durable.kernel.codec import Codec
 
 
@@ -36,6 +37,7 @@ class ActivityInfo:
         self._cancel_requested = cancel_requested
         self._beat = beat
         self._last_heartbeat = last_heartbeat
+        self._born = birthplace.heartbeat(workflow_id, ordinal)
 
     @property
     def cancelled(self) -> bool:
@@ -46,14 +48,14 @@ class ActivityInfo:
     def last_heartbeat(self) -> Any:
         """The details of the last heartbeat of this or an earlier attempt; None if there was none."""
         stored = self._last_heartbeat
-        return None if stored is None else self._codec.decode(stored, Any, path="last_heartbeat")
+        return None if stored is None else self._codec.decode(stored, Any, path="last_heartbeat", birthplace=self._born)
 
     def heartbeat(self, details: Any = None) -> None:
         """Say how far the work is, for the next attempt to read; stored with the next renewal of the lease.
 
         `details` are JSON natives. Raises `PayloadError` at once for what can not be stored.
         """
-        stored = self._codec.encode(details, Any, path="details")
+        stored = self._codec.encode(details, Any, path="details", birthplace=self._born)
         self._last_heartbeat = stored
         self._beat(stored)
 

@@ -1,19 +1,24 @@
 """Payloads: JSON text, the same bytes on both databases, checked at the call.
 
-`JsonCodec` writes what the annotations say. For encryption or compression, override its `wrap` and `unwrap`.
+`JsonCodec` writes what the annotations say. For encryption or compression, override its `wrap` and `unwrap`: each
+is told where the payload was made, so that a text can be bound to its place.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from durable.errors import PayloadError, PayloadTooLarge
+from durable.errors.showing import is_a
+from durable.kernel import birthplace as birthplaces
 from durable.kernel import wire
 from durable.kernel.arguments import ArgumentPlan
+from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.kernel.converters import converter
 from durable.kernel.events import DIGEST_KEY
 from durable.kernel.failure import interrupts, sentence
@@ -30,24 +35,27 @@ def _write(data: Any) -> str:
 
 
 class Codec(Protocol):
-    """What carries values. `JsonCodec` is one; the setting `CODEC` names another, as a subclass of it."""
+    """What carries values. `JsonCodec` is one; the setting `CODEC` names another, as a subclass of it.
 
-    def encode(self, value: Any, hint: Any = Any, *, path: str) -> str:
+    `path` names the value in errors; `birthplace` is where the payload was made, also when a copy of it is read.
+    """
+
+    def encode(self, value: Any, hint: Any = Any, *, path: str, birthplace: Birthplace) -> str:
         """The payload of a value. Raises `PayloadError` with the path to what can not be carried."""
 
-    def decode(self, text: str, hint: Any = Any, *, path: str) -> Any:
+    def decode(self, text: str, hint: Any = Any, *, path: str, birthplace: Birthplace) -> Any:
         """The value of a payload. Raises `PayloadError`."""
 
-    def wrap(self, text: str) -> str:
+    def wrap(self, text: str, birthplace: Birthplace) -> str:
         """Last step of writing."""
 
-    def unwrap(self, text: str) -> str:
+    def unwrap(self, text: str, birthplace: Birthplace) -> str:
         """First step of reading."""
 
-    def seal(self, plain: str, *, path: str) -> str:
+    def seal(self, plain: str, *, path: str, birthplace: Birthplace) -> str:
         """JSON text as it is stored. Raises `PayloadError`."""
 
-    def unseal(self, stored: str, *, path: str) -> Any:
+    def unseal(self, stored: str, *, path: str, birthplace: Birthplace) -> Any:
         """JSON natives from stored text. Raises `PayloadError`."""
 
 
@@ -57,38 +65,42 @@ class JsonCodec:
     def __init__(self, *, max_bytes: int = DEFAULT_PAYLOAD_BYTES) -> None:
         self.max_bytes = max_bytes
 
-    def encode(self, value: Any, hint: Any = Any, *, path: str) -> str:
+    def encode(self, value: Any, hint: Any = Any, *, path: str, birthplace: Birthplace = NOWHERE) -> str:
         """The payload of a value. Raises `PayloadError` with the path to what can not be carried."""
         try:
             data = converter(hint).encode(value, 0)
         except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
             refusal = refusal_of(error)
             raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
-        return self.seal(plain_text(data, path), path=path)
+        return self.seal(plain_text(data, path), path=path, birthplace=birthplace)
 
-    def decode(self, text: str, hint: Any = Any, *, path: str) -> Any:
+    def decode(self, text: str, hint: Any = Any, *, path: str, birthplace: Birthplace = NOWHERE) -> Any:
         """The value of a payload. Raises `PayloadError`, whatever is wrong with it."""
-        data = self.unseal(text, path=path)
+        data = self.unseal(text, path=path, birthplace=birthplace)
         try:
             return converter(hint).decode(data)
         except BaseException as error:  # noqa: BLE001 - as above: `__init__` and `_missing_` of the user's classes
             refusal = unreadable(error)
             raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
 
-    def wrap(self, text: str) -> str:
-        """Last step of writing: JSON text into the text that is stored. A hook for encryption and compression."""
+    def wrap(self, text: str, birthplace: Birthplace) -> str:
+        """Last step of writing: JSON text into the text that is stored. A hook for encryption and compression.
+
+        `birthplace` says what is written, and of which workflow; `unwrap` of the text, or of a copy of it, is told the
+        same. A text that was moved elsewhere is thereby found out, if the hook binds it to its place.
+        """
         return text
 
-    def unwrap(self, text: str) -> str:
+    def unwrap(self, text: str, birthplace: Birthplace) -> str:
         """First step of reading: the inverse of `wrap`."""
         return text
 
-    def seal(self, plain: str, *, path: str) -> str:
+    def seal(self, plain: str, *, path: str, birthplace: Birthplace = NOWHERE) -> str:
         """JSON text as it is stored: wrapped, and no larger than `max_bytes`. Raises `PayloadError`."""
         try:
-            stored = self.wrap(plain)
+            stored = self.wrap(plain, birthplace)
         except BaseException as error:  # a hook is the user's code
-            if interrupts(error):
+            if interrupts(error) or is_a(error, PayloadError):
                 raise
             problem = f"{type(self).__name__}.wrap failed with {sentence(error)}"
             raise PayloadError(path, problem, "Repair the codec.") from error
@@ -99,12 +111,12 @@ class JsonCodec:
                 raise PayloadTooLarge(path, size, self.max_bytes)
         return stored
 
-    def unseal(self, stored: str, *, path: str) -> Any:
+    def unseal(self, stored: str, *, path: str, birthplace: Birthplace = NOWHERE) -> Any:
         """JSON natives from stored text. Raises `PayloadError`."""
         try:
-            plain = self.unwrap(stored)
+            plain = self.unwrap(stored, birthplace)
         except BaseException as error:  # a hook is the user's code
-            if interrupts(error):
+            if interrupts(error) or is_a(error, PayloadError):
                 raise
             problem = f"{type(self).__name__}.unwrap failed with {sentence(error)}"
             raise PayloadError(path, problem, "Was it written with another codec or key?") from error
@@ -195,10 +207,16 @@ class EncodedCall:
 
 
 def encode_call(
-    callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec, key: bytes = b""
+    callee: Callee,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    codec: Codec,
+    workflow_id: uuid.UUID,
+    key: bytes = b"",
 ) -> EncodedCall:
-    """The arguments of a call; `key` is that of the run's digests. Raises `ArgumentsMismatch` and `PayloadError`, at
-    the call.
+    """The arguments of a call of this workflow, or by it; `key` is that of the run's digests. Raises
+    `ArgumentsMismatch` and `PayloadError` at the call.
     """
     data = callee.plan.encode(args, kwargs)
     plain = _quickly(data)
@@ -207,21 +225,27 @@ def encode_call(
             plain_text(item, name)
         plain = plain_text(data, callee.name)
     try:
-        payload = codec.seal(plain, path=callee.name)
+        born = birthplaces.arguments(workflow_id, callee.name)
+        payload = codec.seal(plain, path=callee.name, birthplace=born)
     except PayloadTooLarge as error:
         largest = max(data, key=lambda name: len(_write(data[name])), default="")
         raise PayloadTooLarge(f"the arguments of {callee.name}, mostly {largest}", error.size, error.limit) from None
     return EncodedCall(payload, digest(plain, key))
 
 
-def encode_arguments(callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec) -> str:
+def encode_arguments(
+    callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any], *, codec: Codec, workflow_id: uuid.UUID
+) -> str:
     """The payload alone. Raises as `encode_call` does."""
-    return encode_call(callee, args, kwargs, codec=codec).payload
+    return encode_call(callee, args, kwargs, codec=codec, workflow_id=workflow_id).payload
 
 
-def decode_arguments(callee: Callee, text: str, *, codec: Codec) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def decode_arguments(
+    callee: Callee, text: str, *, codec: Codec, workflow_id: uuid.UUID
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments from a payload. Raises `PayloadError` when today's handler can not be called with them."""
-    return callee.plan.decode(codec.unseal(text, path=callee.name))
+    born = birthplaces.arguments(workflow_id, callee.name)
+    return callee.plan.decode(codec.unseal(text, path=callee.name, birthplace=born))
 
 
 def digest(text: str, key: bytes = b"") -> str:
@@ -234,12 +258,12 @@ def digest(text: str, key: bytes = b"") -> str:
 DIGEST_KEY_BYTES: Final = 16
 
 
-def stored_digest_key(key: bytes, *, codec: Codec) -> str:
+def stored_digest_key(key: bytes, *, codec: Codec, workflow_id: uuid.UUID) -> str:
     """The key as `workflow_started` holds it: wrapped like a payload. Raises `PayloadError`."""
-    return codec.seal(f'"{key.hex()}"', path=DIGEST_KEY)
+    return codec.seal(f'"{key.hex()}"', path=DIGEST_KEY, birthplace=birthplaces.digest_key(workflow_id))
 
 
-def read_digest_key(data: Mapping[str, Any], *, codec: Codec) -> bytes:
+def read_digest_key(data: Mapping[str, Any], *, codec: Codec, workflow_id: uuid.UUID) -> bytes:
     """The key in the data of `workflow_started`; empty for a run that began before there were keys. Raises
     `PayloadError`.
     """
@@ -247,7 +271,8 @@ def read_digest_key(data: Mapping[str, Any], *, codec: Codec) -> bytes:
     if stored is None:
         return b""
     try:
-        key = bytes.fromhex(codec.unseal(stored, path=DIGEST_KEY))
+        born = birthplaces.digest_key(workflow_id)
+        key = bytes.fromhex(codec.unseal(stored, path=DIGEST_KEY, birthplace=born))
     except (ValueError, TypeError):
         key = b""
     if len(key) != DIGEST_KEY_BYTES:

@@ -297,7 +297,14 @@ def _schedule(definition: ActivityDefinition[Any, Any], args: Any, kwargs: Any, 
         )
     data = {} if options is _NO_OPTIONS else declarations.row_options(options)
     execution = context.current()
-    call = encode_call(definition, args, kwargs, codec=execution.codec, key=execution.digest_key)
+    call = encode_call(
+        definition,
+        args,
+        kwargs,
+        codec=execution.codec,
+        workflow_id=execution.workflow_id,
+        key=execution.digest_key,
+    )
     return context.schedule(definition, payload=call.payload, digest=call.digest, options=data)
 
 

@@ -93,7 +93,7 @@ class Execution:
         self.codec = codec
         self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
         self.calls = Calls(self.loop, limit=limits.max_events)
-        self.mailbox = Mailbox(self.loop, codec)
+        self.mailbox = Mailbox(self.loop, codec, workflow_id)
         self.digest_key = b""
         self.last_seq = 0
         self.done = False

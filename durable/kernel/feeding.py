@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from durable.errors import ActivityError, ArgumentsMismatch, NonDeterminism, PayloadError, WorkflowBlocked
 from durable.errors.showing import is_a
+from durable.kernel import birthplace
 from durable.kernel.codec import decode_arguments, read_digest_key
 from durable.kernel.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
 from durable.kernel.events import Event, EventType
@@ -49,7 +50,8 @@ def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
         if main is None or not main.done():
             raise loop.exit if loop.exit is not None else RuntimeError("The workflow has not ended.")
         result = main.result()
-        payload = execution.codec.encode(result, execution.definition.result_hint, path="result")
+        born = birthplace.result(execution.workflow_id, None)
+        payload = execution.codec.encode(result, execution.definition.result_hint, path="result", birthplace=born)
         return CompleteWorkflow(payload, left, dropped)
     except BaseException as error:  # noqa: BLE001 - whatever the user's code raised ends its workflow, and nothing else
         if is_a(error, asyncio.CancelledError) and execution.cancel_reason is not None:
@@ -64,11 +66,12 @@ def _start(execution: Execution, event: Event) -> int:
     payload: str = event.data["input"]
     definition = execution.definition
     try:
-        args, kwargs = decode_arguments(definition, payload, codec=execution.codec)
+        args, kwargs = decode_arguments(definition, payload, codec=execution.codec, workflow_id=execution.workflow_id)
     except (PayloadError, ArgumentsMismatch) as problem:
         raise _unreadable(event, "The workflow's arguments", problem) from problem
     try:
-        execution.digest_key = read_digest_key(event.data, codec=execution.codec)
+        codec, workflow_id = execution.codec, execution.workflow_id
+        execution.digest_key = read_digest_key(event.data, codec=codec, workflow_id=workflow_id)
     except PayloadError as problem:
         raise _unreadable(event, "The key of the workflow's digests", problem) from problem
     loop = execution.loop
@@ -79,8 +82,9 @@ def _start(execution: Execution, event: Event) -> int:
 def _complete(execution: Execution, event: Event) -> int:
     future = _open(execution, event)
     payload: str = event.data["result"]
+    born = birthplace.result(execution.workflow_id, future.ordinal)
     try:
-        result = execution.codec.decode(payload, future.hint, path=f"result of {future.activity}")
+        result = execution.codec.decode(payload, future.hint, path=f"result of {future.activity}", birthplace=born)
     except PayloadError as problem:
         raise _unreadable(event, f"The result of {future.activity} (activity {event.ordinal})", problem) from problem
     del execution.calls.open[future.ordinal]

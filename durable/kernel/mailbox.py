@@ -6,8 +6,11 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from durable.errors import PayloadError, WorkflowBlocked
+from durable.kernel import birthplace
 
 if TYPE_CHECKING:
+    import uuid
+
     from durable.kernel.codec import Codec
     from durable.kernel.futures import WorkflowFuture
     from durable.kernel.loop import WorkflowLoop
@@ -16,11 +19,12 @@ if TYPE_CHECKING:
 class Mailbox:
     """Kept signals and waiters by name. For no name are there both."""
 
-    __slots__ = ("_codec", "_kept", "_loop", "_waiting", "weight")
+    __slots__ = ("_codec", "_kept", "_loop", "_waiting", "_workflow_id", "weight")
 
-    def __init__(self, loop: WorkflowLoop, codec: Codec) -> None:
+    def __init__(self, loop: WorkflowLoop, codec: Codec, workflow_id: uuid.UUID) -> None:
         self._loop = loop
         self._codec = codec
+        self._workflow_id = workflow_id
         self._kept: dict[str, deque[str]] = {}
         self._waiting: dict[str, deque[WorkflowFuture]] = {}
         self.weight = 0
@@ -42,8 +46,9 @@ class Mailbox:
             self.weight -= len(payload)
         else:
             payload = await self._wait(name)
+        born = birthplace.signal(self._workflow_id, name)
         try:
-            return self._codec.decode(payload, hint, path=f"signal {name}")
+            return self._codec.decode(payload, hint, path=f"signal {name}", birthplace=born)
         except PayloadError as problem:
             self._loop.halt(
                 WorkflowBlocked(

@@ -11,6 +11,7 @@ from typing import Any
 
 from durable.conf import settings
 from durable.errors import NonDeterminism
+from durable.kernel import birthplace
 from durable.kernel.definitions import WorkflowDefinition
 from durable.kernel.events import CLOSING, INPUTS, RECORDS, Event, EventType
 from durable.kernel.execution import Execution, Limits
@@ -127,7 +128,9 @@ def _compare_ends(execution: Execution, last: Event) -> None:
     if last.type is EventType.WORKFLOW_COMPLETED and error is None:
         codec, hint = execution.codec, execution.definition.result_hint
         # As JSON natives: a codec may write the same value differently each time.
-        asked = codec.decode(codec.encode(main.result(), hint, path="result"), Any, path="result")
-        recorded = codec.decode(last.data["result"], Any, path="result")
+        born = birthplace.result(execution.workflow_id, None)
+        written = codec.encode(main.result(), hint, path="result", birthplace=born)
+        asked = codec.decode(written, Any, path="result", birthplace=born)
+        recorded = codec.decode(last.data["result"], Any, path="result", birthplace=born)
         if asked != recorded:
             raise NonDeterminism(position=last.seq, recorded=f"the result {recorded!r}", asked=f"the result {asked!r}")

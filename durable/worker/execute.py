@@ -23,7 +23,7 @@ from durable import clock
 from durable.conf import settings
 from durable.errors import AlreadyRegistered, NotRegistered, PayloadError
 from durable.errors.showing import is_a
-from durable.kernel import activity_context
+from durable.kernel import activity_context, birthplace
 from durable.kernel.activity_context import ActivityInfo
 from durable.kernel.codec import Codec, decode_arguments
 from durable.kernel.definitions import ActivityDefinition
@@ -112,7 +112,8 @@ class Call:
 
     def encoded(self, value: Any) -> str:
         """The result as payload. Raises `PayloadError` for what can not be carried."""
-        return self.codec.encode(value, self.definition.result_hint, path="result")
+        born = birthplace.result(self.claim.workflow_id, self.claim.ordinal)
+        return self.codec.encode(value, self.definition.result_hint, path="result", birthplace=born)
 
     def failed(self, error: BaseException, delivery: Delivery) -> Ending:
         """The ending of an attempt that raised. A result that can not be encoded is not tried again."""
@@ -173,7 +174,7 @@ def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | N
         return _unknown(claim, unknown, rng=rng, now=now or _database_now)
     codec = settings.codec()
     try:
-        args, kwargs = decode_arguments(definition, claim.payload, codec=codec)
+        args, kwargs = decode_arguments(definition, claim.payload, codec=codec, workflow_id=claim.workflow_id)
         retry = stored_retry(claim.options) or definition.retry or settings.default_retry
         start_to_close = stored_start_to_close(claim.options) or definition.start_to_close
     # Decoding runs code of the user's: codecs, dataclasses, enums. Whatever it raises, the input does not decode.

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test import Client, override_settings
 
+from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import JsonCodec
 from durable.models import Message, OutboxRow, Workflow, WorkItem
 from tests import factories
@@ -73,10 +74,10 @@ def test_an_event_that_can_not_be_read_is_hidden_whole(staff: Callable[..., Clie
 class Reversing(JsonCodec):
     """Stands for encryption: what is stored does not read like what was given."""
 
-    def wrap(self, text: str) -> str:
+    def wrap(self, text: str, birthplace: Birthplace) -> str:
         return text[::-1]
 
-    def unwrap(self, text: str) -> str:
+    def unwrap(self, text: str, birthplace: Birthplace) -> str:
         if text == "broken":
             raise RuntimeError("wrong key")
         return text[::-1]

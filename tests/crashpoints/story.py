@@ -21,6 +21,7 @@ from durable.conf import settings
 from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow import cancel, discard, enqueue, pause, redrive, resume, signal, start, terminate, unblock
 from durable.flow.steps.faults import Fault, classify
+from durable.kernel import birthplace
 from durable.kernel.codec import encode_call
 from durable.kernel.registry import registry
 from durable.models import OutboxRow
@@ -212,7 +213,8 @@ class Story:
         assert isinstance(outcome, KeyHeld)
 
     def _signal(self, seen: Sight, key: str, name: str) -> None:
-        payload = settings.codec().encode(f"{name}!", Any, path="payload")
+        born = birthplace.signal(seen[key].id, name)
+        payload = settings.codec().encode(f"{name}!", Any, path="payload", birthplace=born)
         signal.signal(seen[key].id, name, payload=payload, dedup=name)
 
     # --- staff: they look before they act ---
@@ -307,15 +309,17 @@ class Story:
 
 
 def _workflow(key: str, definition: Any, args: tuple[Any, ...], options: dict[str, Any]) -> start.NewWorkflow:
-    payload = encode_call(definition, args, {}, codec=settings.codec()).payload
-    return start.new_workflow(id=ids.new(), type=definition.name, payload=payload, key=key, **options)
+    workflow_id = ids.new()
+    payload = encode_call(definition, args, {}, codec=settings.codec(), workflow_id=workflow_id).payload
+    return start.new_workflow(id=workflow_id, type=definition.name, payload=payload, key=key, **options)
 
 
 def _activity(key: str, definition: Any, args: tuple[Any, ...]) -> enqueue.NewActivity:
+    workflow_id = ids.new()
     return enqueue.new_activity(
-        id=ids.new(),
+        id=workflow_id,
         activity=definition.name,
-        payload=encode_call(definition, args, {}, codec=settings.codec()).payload,
+        payload=encode_call(definition, args, {}, codec=settings.codec(), workflow_id=workflow_id).payload,
         key=key,
         attempt_budget=(definition.retry or settings.default_retry).max_attempts,
         delivery_budget=settings.delivery_attempts,

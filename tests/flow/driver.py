@@ -31,7 +31,9 @@ class Driver:
     def start(self, definition: Any, *args: Any, **values: Any) -> uuid.UUID:
         """Start a workflow of a registered definition."""
         workflow_id = uuid.uuid4()
-        new = start.new_workflow(id=workflow_id, type=definition.name, payload=_payload(definition, args), **values)
+        new = start.new_workflow(
+            id=workflow_id, type=definition.name, payload=_payload(workflow_id, definition, args), **values
+        )
         assert start.start([new]) == [Started(workflow_id)]
         return workflow_id
 
@@ -41,7 +43,7 @@ class Driver:
         new = enqueue.new_activity(
             id=workflow_id,
             activity=definition.name,
-            payload=_payload(definition, args),
+            payload=_payload(workflow_id, definition, args),
             attempt_budget=budget,
             delivery_budget=deliveries,
             **values,
@@ -84,8 +86,8 @@ def _echo(c: Claim) -> str:
     return str(json.loads(c.payload)["n"])
 
 
-def _payload(definition: Any, args: tuple[Any, ...]) -> str:
-    return encode_call(definition, args, {}, codec=settings.codec()).payload
+def _payload(workflow_id: uuid.UUID, definition: Any, args: tuple[Any, ...]) -> str:
+    return encode_call(definition, args, {}, codec=settings.codec(), workflow_id=workflow_id).payload
 
 
 def _ending(c: Claim, answer: str | Ending) -> Ending:

@@ -13,6 +13,8 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from durable import testing
+from durable.kernel import birthplace
+from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import JsonCodec, digest
 from durable.kernel.events import DIGEST_KEY
 from durable.models import Event
@@ -25,10 +27,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 class Shifting(JsonCodec):
     """Stands for encryption."""
 
-    def wrap(self, text: str) -> str:
+    def wrap(self, text: str, birthplace: Birthplace) -> str:
         return "".join(chr(ord(character) + 1) for character in text)
 
-    def unwrap(self, text: str) -> str:
+    def unwrap(self, text: str, birthplace: Birthplace) -> str:
         return "".join(chr(ord(character) - 1) for character in text)
 
 
@@ -53,7 +55,7 @@ def test_two_runs_that_call_the_same_have_different_digests(driver: Driver) -> N
 @override_settings(DURABLE={"CODEC": f"{__name__}.Shifting"})
 def test_the_key_is_stored_through_the_codec(driver: Driver) -> None:
     workflow_id = begun(driver)
-    key = json.loads(Shifting().unwrap(data(workflow_id, 1)[DIGEST_KEY]))
+    key = json.loads(Shifting().unwrap(data(workflow_id, 1)[DIGEST_KEY], birthplace.digest_key(workflow_id)))
     scheduled = data(workflow_id, 2)
     plain = next(r for r in (f'{{"n":{n}}}' for n in range(3)) if digest(r, bytes.fromhex(key)) == scheduled["digest"])
     assert (len(key), plain) == (32, '{"n":0}')

@@ -19,6 +19,7 @@ from durable.errors import (
     PayloadTooLarge,
 )
 from durable.kernel import context
+from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments, encode_call
 from durable.kernel.definitions import activity
 from durable.kernel.options import ActivityOptions, stored_retry, stored_start_to_close
@@ -29,11 +30,11 @@ CODEC = JsonCodec()
 
 
 def encoded(definition, *args, **kwargs):
-    return encode_arguments(definition, args, kwargs, codec=CODEC)
+    return encode_arguments(definition, args, kwargs, codec=CODEC, workflow_id=NOWHERE.workflow_id)
 
 
 def decoded(definition, text):
-    return decode_arguments(definition, text, codec=CODEC)
+    return decode_arguments(definition, text, codec=CODEC, workflow_id=NOWHERE.workflow_id)
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def test_too_large_arguments_are_refused_with_the_largest_named():
     def store(number: int, text: str) -> None: ...
 
     with pytest.raises(PayloadTooLarge, match=r"the arguments of store, mostly text: \d+ bytes") as caught:
-        encode_arguments(store, (1, "x" * 200), {}, codec=JsonCodec(max_bytes=100))
+        encode_arguments(store, (1, "x" * 200), {}, codec=JsonCodec(max_bytes=100), workflow_id=NOWHERE.workflow_id)
     assert caught.value.limit == 100
 
 
@@ -145,14 +146,16 @@ def test_the_digest_is_that_of_the_plain_text_whatever_the_codec_makes_of_it(cha
     class Salted(JsonCodec):
         count = 0
 
-        def wrap(self, text):
+        def wrap(self, text, birthplace):
             self.count += 1
             return f"{self.count}{text}"
 
     salted = Salted()
-    one, two = (encode_call(charge, (1,), {}, codec=salted) for _ in range(2))
+    one, two = (encode_call(charge, (1,), {}, codec=salted, workflow_id=NOWHERE.workflow_id) for _ in range(2))
     assert one.payload != two.payload
-    assert one.digest == two.digest == encode_call(charge, (1,), {}, codec=CODEC).digest
+    assert (
+        one.digest == two.digest == encode_call(charge, (1,), {}, codec=CODEC, workflow_id=NOWHERE.workflow_id).digest
+    )
 
 
 # --- where calls work ----------------------------------------------------------------------------------------------
@@ -188,7 +191,8 @@ def test_a_plain_call_of_an_async_handler_gives_its_coroutine():
 def scheduled(monkeypatch, bound: Any, *args: Any) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     monkeypatch.setattr(context, "in_turn", lambda: True)
-    monkeypatch.setattr(context, "current", lambda: type("Execution", (), {"codec": CODEC, "digest_key": b""}))
+    told = {"codec": CODEC, "workflow_id": NOWHERE.workflow_id, "digest_key": b""}
+    monkeypatch.setattr(context, "current", lambda: type("Execution", (), told))
     monkeypatch.setattr(context, "schedule", lambda definition, **call: seen.update(call, definition=definition))
     bound.execute(*args)
     return seen

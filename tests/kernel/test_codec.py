@@ -170,18 +170,18 @@ def test_a_size_over_the_limit_is_refused_with_size_and_limit():
 
 
 class Backwards(JsonCodec):
-    def wrap(self, text):
+    def wrap(self, text, birthplace):
         return text[::-1]
 
-    def unwrap(self, text):
+    def unwrap(self, text, birthplace):
         return text[::-1]
 
 
 class Broken(JsonCodec):
-    def wrap(self, text):
+    def wrap(self, text, birthplace):
         raise OSError("no key")
 
-    def unwrap(self, text):
+    def unwrap(self, text, birthplace):
         raise OSError("no key")
 
 

@@ -14,6 +14,7 @@ from durable.errors import (
     ArgumentsMismatch,
     ConfigurationError,
 )
+from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments
 from durable.kernel.definitions import activity, workflow
 from durable.kernel.retry import Retry
@@ -23,11 +24,11 @@ CODEC = JsonCodec()
 
 
 def encoded(definition, *args, **kwargs):
-    return encode_arguments(definition, args, kwargs, codec=CODEC)
+    return encode_arguments(definition, args, kwargs, codec=CODEC, workflow_id=NOWHERE.workflow_id)
 
 
 def decoded(definition, text):
-    return decode_arguments(definition, text, codec=CODEC)
+    return decode_arguments(definition, text, codec=CODEC, workflow_id=NOWHERE.workflow_id)
 
 
 # --- what a definition is ------------------------------------------------------------------------------------------

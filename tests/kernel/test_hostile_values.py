@@ -8,6 +8,7 @@ import pytest
 
 from durable import activity
 from durable.errors import KeyInvalid, OptionInvalid, PayloadError
+from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments
 from tests import hostile
 
@@ -50,14 +51,16 @@ def test_an_argument_that_raises_when_it_is_written_is_refused_with_its_place(ki
     value = hostile.VALUES[kind]()
     for args, named, place in (((value,), {}, "value"), ((1, 2, value), {}, "more[1]"), ((1,), {"it": value}, "named")):
         with pytest.raises(PayloadError) as refused:
-            encode_arguments(take, args, named, codec=CODEC)
+            encode_arguments(take, args, named, codec=CODEC, workflow_id=NOWHERE.workflow_id)
         assert refused.value.path.startswith(place)
 
 
 @pytest.mark.parametrize("end", hostile.ENDS)
 def test_a_field_that_raises_is_named(end: type[BaseException]) -> None:
     with pytest.raises(PayloadError) as refused:
-        encode_arguments(take_record, ({"a": [hostile.Record("a", 1, end)]},), {}, codec=CODEC)
+        encode_arguments(
+            take_record, ({"a": [hostile.Record("a", 1, end)]},), {}, codec=CODEC, workflow_id=NOWHERE.workflow_id
+        )
     assert refused.value.path == "records.a[0].price"
     assert f"reading it raised {end.__name__}: no price" in str(refused.value)
     assert type(refused.value.__cause__).__name__ == end.__name__
@@ -74,25 +77,25 @@ def test_what_says_nothing_about_the_value_passes(error: BaseException) -> None:
 
 
 def test_a_stored_value_that_its_class_refuses_by_an_exit_is_no_exit(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = encode_arguments(take_reborn, (hostile.Reborn("fine"),), {}, codec=CODEC)
+    stored = encode_arguments(take_reborn, (hostile.Reborn("fine"),), {}, codec=CODEC, workflow_id=NOWHERE.workflow_id)
     monkeypatch.setattr(hostile.Reborn, "refuses", True)
     with pytest.raises(PayloadError, match="Reborn refused its stored fields by SystemExit"):
-        decode_arguments(take_reborn, stored, codec=CODEC)
+        decode_arguments(take_reborn, stored, codec=CODEC, workflow_id=NOWHERE.workflow_id)
     with pytest.raises(PayloadError, match="Reborn refused its stored fields by SystemExit"):
         CODEC.decode('{"name":"fine"}', hostile.Reborn, path="value")
 
 
 def test_a_signature_that_can_not_be_shown_keeps_nobody_from_the_error() -> None:
     with pytest.raises(TypeError, match=r"hostile\.default.*can not be called"):
-        encode_arguments(with_default, (), {}, codec=CODEC)
+        encode_arguments(with_default, (), {}, codec=CODEC, workflow_id=NOWHERE.workflow_id)
     with pytest.raises(PayloadError):
-        decode_arguments(with_default, '{"other":1}', codec=CODEC)
+        decode_arguments(with_default, '{"other":1}', codec=CODEC, workflow_id=NOWHERE.workflow_id)
 
 
 @pytest.mark.parametrize("end", hostile.ENDS)
 def test_a_codec_whose_hooks_exit_is_named(end: type[BaseException]) -> None:
     class Broken(JsonCodec):
-        def wrap(self, text: str) -> str:
+        def wrap(self, text: str, birthplace: Birthplace) -> str:
             raise hostile.silent(end, end)
 
         unwrap = wrap

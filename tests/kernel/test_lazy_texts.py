@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy, ngettext_lazy, override, pget
 
 from durable import activity
 from durable.errors import PayloadError
+from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec, encode_arguments
 
 CODEC = JsonCodec()
@@ -68,7 +69,11 @@ def test_arguments_may_be_lazy_and_are_texts_in_the_language_that_is_active() ->
 
     with override("de"):
         payload = encode_arguments(
-            take, (gettext_lazy("Yes"), gettext_lazy("No")), {"n": gettext_lazy("Yes")}, codec=CODEC
+            take,
+            (gettext_lazy("Yes"), gettext_lazy("No")),
+            {"n": gettext_lazy("Yes")},
+            codec=CODEC,
+            workflow_id=NOWHERE.workflow_id,
         )
     assert payload == '{"label":"Ja","*more":["Nein"],"**named":{"n":"Ja"}}'
 

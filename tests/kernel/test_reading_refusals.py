@@ -13,6 +13,7 @@ import pytest
 
 from durable import activity
 from durable.errors import PayloadError
+from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec, decode_arguments
 from tests.kernel.kinds import Address, Colour, Line, Point, Right
 
@@ -130,12 +131,12 @@ def take(number: int, *more: int, **named: int) -> None:
 )
 def test_a_refusal_of_stored_arguments_shows_none_of_them(text: str, path: str) -> None:
     with pytest.raises(PayloadError) as refused:
-        decode_arguments(take, text, codec=CODEC)
+        decode_arguments(take, text, codec=CODEC, workflow_id=NOWHERE.workflow_id)
     assert refused.value.path == path
     assert CANARY not in str(refused.value)
 
 
 def test_the_name_of_a_stored_argument_that_no_handler_has_is_bounded() -> None:
     with pytest.raises(PayloadError) as refused:
-        decode_arguments(take, f'{{"number": 1, "{"x" * 100_000}": 1}}', codec=CODEC)
+        decode_arguments(take, f'{{"number": 1, "{"x" * 100_000}": 1}}', codec=CODEC, workflow_id=NOWHERE.workflow_id)
     assert len(str(refused.value)) < 1_000

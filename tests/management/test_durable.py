@@ -82,7 +82,7 @@ def test_start_reads_the_arguments_by_the_hints_of_the_function(shop: dict[str, 
     ran = Ran("start", "shop.checkout", "--args", '[42, "9.90", 1, 2]', "--json")
     workflow = Workflow.objects.get(pk=ran.data["id"])
     assert json.loads(workflow.input) == {"order_id": 42, "amount": "9.90", "*lines": [1, 2]}
-    args, kwargs = decode_arguments(shop["checkout"], workflow.input, codec=settings.codec())
+    args, kwargs = decode_arguments(shop["checkout"], workflow.input, codec=settings.codec(), workflow_id=workflow.id)
     assert (args, kwargs) == ((42, Decimal("9.90"), 1, 2), {})
 
 

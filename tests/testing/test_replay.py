@@ -16,6 +16,7 @@ import pytest
 import durable
 from durable import NonDeterminism, testing
 from durable.client.find import get_workflow
+from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import JsonCodec
 from durable.kernel.events import EventType
 from durable.kernel.registry import registry
@@ -233,10 +234,10 @@ def test_another_result_is_a_divergence() -> None:
 class Nonce(JsonCodec):
     """Writes the same value differently each time, as encryption does."""
 
-    def wrap(self, text: str) -> str:
+    def wrap(self, text: str, birthplace: Birthplace) -> str:
         return os.urandom(4).hex() + text
 
-    def unwrap(self, text: str) -> str:
+    def unwrap(self, text: str, birthplace: Birthplace) -> str:
         return text[8:]
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from durable.conf import settings as configured
+from durable.kernel import birthplace
 from durable.kernel.codec import encode_arguments
 from durable.kernel.events import EventType
 from durable.kernel.registry import registry
@@ -29,10 +30,11 @@ class Plant:
         from durable.flow import enqueue
 
         retry = definition.retry or settings.default_retry
+        workflow_id = uuid.uuid4()
         new = enqueue.new_activity(
-            id=uuid.uuid4(),
+            id=workflow_id,
             activity=definition.name,
-            payload=encode_arguments(definition, args, {}, codec=configured.codec()),
+            payload=encode_arguments(definition, args, {}, codec=configured.codec(), workflow_id=workflow_id),
             attempt_budget=budget or retry.max_attempts,
             delivery_budget=settings.delivery_attempts,
             options={"on_dead_letter": settings.on_dead_letter},
@@ -46,10 +48,11 @@ class Plant:
         """Start a workflow."""
         from durable.flow import start
 
+        workflow_id = uuid.uuid4()
         new = start.new_workflow(
-            id=uuid.uuid4(),
+            id=workflow_id,
             type=definition.name,
-            payload=encode_arguments(definition, args, {}, codec=configured.codec()),
+            payload=encode_arguments(definition, args, {}, codec=configured.codec(), workflow_id=workflow_id),
         )
         [outcome] = start.start([new])
         assert isinstance(outcome, Started)
@@ -59,7 +62,9 @@ class Plant:
         """Send a signal with a text."""
         from durable.flow import signal
 
-        signal.signal(workflow_id, name, payload=configured.codec().encode(payload, str, path="payload"))
+        born = birthplace.signal(workflow_id, name)
+        stored = configured.codec().encode(payload, str, path="payload", birthplace=born)
+        signal.signal(workflow_id, name, payload=stored)
 
     def burst(self, **options: Any) -> Any:
         """Run a worker here until nothing is due."""

@@ -14,6 +14,7 @@ from django.core.management.base import CommandParser
 from durable.client.find import get_workflow
 from durable.conf import settings
 from durable.errors import PayloadError
+from durable.kernel.birthplace import Birthplace
 from durable.outcomes import Failure, Snapshot
 
 
@@ -76,12 +77,12 @@ def plain(snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def plain_payload(text: str | None) -> Any:
+def plain_payload(text: str | None, born: Birthplace) -> Any:
     """A stored payload as plain JSON, or as the text that stands there when it can not be read."""
     if text is None:
         return None
     try:
-        return settings.codec().unseal(text, path="payload")
+        return settings.codec().unseal(text, path="payload", birthplace=born)
     except PayloadError:
         return text
 

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.flow import look
+from durable.kernel import birthplace
 from durable.kernel.events import Event
 from durable.management.verbs import hiding
 from durable.management.verbs.answer import (
@@ -47,7 +48,7 @@ def _run(options: dict[str, Any]) -> Answer:
     more = len(events) > options["limit"]
     events = events[: options["limit"]]
     data = plain(found) | {
-        "result": hiding.of_payload(plain_payload(found.result)),
+        "result": _result(found),
         "failure": plain_failure(found.failure),
         "reason": found.reason,
         "pending": [_plain_pending(row) for row in pending],
@@ -59,6 +60,10 @@ def _run(options: dict[str, Any]) -> Answer:
     if more:
         lines.append(f"… and more: --after {events[-1].seq}")
     return Answer(data, lines)
+
+
+def _result(found: Snapshot) -> Any:
+    return hiding.of_payload(plain_payload(found.result, birthplace.result(found.id, 1 if found.single else None)))
 
 
 def _plain_pending(row: look.PendingRow) -> dict[str, Any]:
@@ -120,7 +125,7 @@ def _header(found: Snapshot) -> list[str]:
     if found.blocked_reason:
         lines.append(f"blocked   {printable(found.blocked_reason)}")
     if found.result is not None:
-        lines.append(f"result    {_short(hiding.of_payload(plain_payload(found.result)))}")
+        lines.append(f"result    {_short(_result(found))}")
     if found.failure is not None:
         lines.append(f"failure   {_words(found.failure)}")
     if found.reason:
