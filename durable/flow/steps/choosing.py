@@ -3,7 +3,7 @@
 A workflow costs least while it is in memory. So those that are there go on, and leave, before others come in; all are
 bounded, so that nothing starves. In each batch, in this order:
 
-1. up to half of it: starts that have waited for `START_WAIT_FOR`; in a fifth, what was overtaken for `OVERTAKEN_FOR`;
+1. up to half of it: starts that have waited for `START_WAIT_FOR`;
 2. a few that would have to be replayed (`COLD_SHARE`): a signal for a sleeping workflow is not the last to come;
 3. what is in memory;
 4. what has begun and would have to be replayed, then the rest of 1, then starts. Of what was not overtaken for so long,
@@ -31,13 +31,12 @@ from durable.store import due
 from durable.store.due import Due
 
 OVERTAKEN_FOR = 30.0
-"""Seconds for which what would have to be replayed lets what is in memory go first."""
+"""Seconds after which one place is for what would have to be replayed in the smallest batch, too."""
 
 COLD_SHARE = 20
-"""One of so many places of a batch is for what would have to be replayed, however much is due that is in memory."""
-
-OVERTAKEN_SHARE = 5
-"""The same, for what was overtaken for so long."""
+"""One of so many places of a batch is for what would have to be replayed and has waited longest, however much is due
+that is in memory. No more than that: where all of memory is at work, each costs a replay and leaves nothing there.
+"""
 
 ASK_FOR_ALL = 16
 """Where looks do not reach what is in memory, every so manieth asks for all of that, the others only for those for
@@ -204,13 +203,12 @@ def _divided(cache: Cache, looked: list[Due]) -> _Found:
 
 def _in_order(found: _Found, limit: int, room: int, start_bound: float) -> dict[uuid.UUID, float]:
     """The candidates, each once."""
-    overtaken = [entry for entry in found.cold.items() if entry[1] >= OVERTAKEN_FOR]
-    overtaken = overtaken[: max(1, limit // OVERTAKEN_SHARE)]
-    overtaken += [entry for entry in found.starts.items() if entry[1] >= start_bound]
-    overtaken.sort(key=lambda entry: entry[1], reverse=True)
+    overtaken = [entry for entry in found.starts.items() if entry[1] >= start_bound]
     order = dict(overtaken[: (limit + 1) // 2])
-    few = min(limit, len(found.warm) + COLD_SHARE) // COLD_SHARE
     cold = [entry for entry in found.cold.items() if entry[0] not in order]
+    few = min(limit, len(found.warm) + COLD_SHARE) // COLD_SHARE
+    if cold and cold[0][1] >= OVERTAKEN_FOR:
+        few = max(few, 1)
     order.update(cold[:few])
     order.update(found.warm)
     order.update(cold[few:][:room])
