@@ -116,6 +116,11 @@ def _policy(value: Any) -> None:
         raise _Refused("'hold' or 'deliver'")
 
 
+def _log_failures(value: Any) -> None:
+    if value not in ("full", "type"):
+        raise _Refused("'full' or 'type'")
+
+
 def _flag(value: Any) -> None:
     if not isinstance(value, bool):
         raise _Refused("True or False")
@@ -187,6 +192,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "QUEUES": _queues,
     "NOTIFY": _flag,
     "REDACT_PAYLOADS": _flag,
+    "LOG_FAILURES": _log_failures,
     "RESET_CONNECTIONS": _flag,
     "CODEC": _dotted,
 }
@@ -220,6 +226,7 @@ class Settings:
     queues: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notify: bool = False
     redact_payloads: bool = False
+    chosen_log_failures: Literal["full", "type"] | None = None
     reset_connections: bool = True
     chosen_codec: str = JSON_CODEC
 
@@ -240,6 +247,13 @@ class Settings:
         """`RECONCILE_EVERY`, else a quarter of the lease."""
         return self.chosen_reconcile_every or self.lease_for / 4
 
+    @property
+    def logs_texts_of_failures(self) -> bool:
+        """`LOG_FAILURES`, else not where payloads are kept from sight: texts of errors quote them."""
+        if self.chosen_log_failures is not None:
+            return self.chosen_log_failures == "full"
+        return self.chosen_codec == JSON_CODEC and not self.redact_payloads
+
     def codec(self) -> Codec:
         """The codec of `CODEC`, with `MAX_PAYLOAD_BYTES`; the same object each time."""
         return self._codec
@@ -250,7 +264,12 @@ class Settings:
         return kind(max_bytes=self.max_payload_bytes)
 
 
-_CHOSEN = {"POLL_FOR": "chosen_poll_for", "RECONCILE_EVERY": "chosen_reconcile_every", "CODEC": "chosen_codec"}
+_CHOSEN = {
+    "POLL_FOR": "chosen_poll_for",
+    "RECONCILE_EVERY": "chosen_reconcile_every",
+    "LOG_FAILURES": "chosen_log_failures",
+    "CODEC": "chosen_codec",
+}
 """Keys whose default depends on more than themselves, or that name something to be made."""
 
 _IDS = {"CODEC": "durable.E003"}

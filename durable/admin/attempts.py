@@ -13,7 +13,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from durable.admin import payloads, wording
+from durable.admin import failures, payloads, wording
 from durable.admin.sentences import failure_words
 from durable.conf import settings
 from durable.models import FailedAttempt, OutboxRow
@@ -31,10 +31,13 @@ class ReadAttempt:
     cause: str
     words: str
     traceback: str
+    note: str = ""
 
     def error(self) -> SafeString:
         """The error in words, with its traceback folded away."""
         said = self.words or wording.cause(self.cause)
+        if self.note:
+            return format_html('{}<span class="durable-quiet durable-below">{}</span>', said, self.note)
         if not self.traceback:
             return format_html("{}", said)
         return format_html(
@@ -53,15 +56,17 @@ def failed_attempts() -> QuerySet[FailedAttempt]:
     return rows.defer("error").annotate(error_text=Cast("error", TextField()))
 
 
-def read(attempts: Iterable[Any]) -> list[ReadAttempt]:
-    """Rows of `failed_attempts()` for reading."""
+def read(attempts: Iterable[Any], seen: failures.Visibility) -> list[ReadAttempt]:
+    """Rows of `failed_attempts()` for reading, without the texts of errors where those are hidden."""
     found = []
+    shown = seen is failures.Visibility.SHOWN
     for row in attempts:
         error = wording.read_json(row.error_text)
-        words, traceback = failure_words(error), ""
+        words, traceback = "", ""
         if isinstance(error, dict):
-            traceback = str(error.get("traceback") or "")
-        elif row.error_text and error is None and row.error_text != "null":
+            words = failure_words(failures.readable(error, seen))
+            traceback = str(error.get("traceback") or "") if shown else ""
+        elif shown and row.error_text and error is None and row.error_text != "null":
             words = row.error_text
         found.append(
             ReadAttempt(
@@ -72,6 +77,7 @@ def read(attempts: Iterable[Any]) -> list[ReadAttempt]:
                 row.cause,
                 wording.shortened(words, 1_000),
                 traceback,
+                "" if shown or not row.error_text or row.error_text == "null" else seen.note,
             )
         )
     return found

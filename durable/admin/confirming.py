@@ -19,7 +19,7 @@ from django.utils.translation import ngettext
 
 from durable import clock
 from durable.activities import QUEUE, BulkVerb
-from durable.admin import previews, refusals, wording
+from durable.admin import failures, previews, refusals, wording
 from durable.admin.actions import ACTIONS, Action, Asked
 from durable.admin.carrying_out import AT_MOST_HERE, NotConfirmed, carry_out
 from durable.admin.dead_letter_filters import filter_of, in_words
@@ -157,7 +157,7 @@ def _page(request: HttpRequest, room: DeadLetterAdmin, asked: Asked, back: str, 
         "queue": QUEUE,
         "filter_words": _filter_words(asked),
         "chosen_words": _chosen_words(asked),
-        "named": _named(room, asked) if asked.keys is not None else [],
+        "named": _named(room, asked, failures.visibility(request)) if asked.keys is not None else [],
         "checkbox_name": ACTION_CHECKBOX_NAME,
         "could_go": ",".join(map(str, preview.could_go)) if asked.keys is not None and not preview.failed else None,
         "previewed": preview.go if whole and not preview.capped and not preview.failed else None,
@@ -193,7 +193,7 @@ def _served() -> tuple[str, ...]:
     return look.workers_of(QUEUE)
 
 
-def _named(room: DeadLetterAdmin, asked: Asked) -> list[object]:
+def _named(room: DeadLetterAdmin, asked: Asked, seen: failures.Visibility) -> list[object]:
     """The first few rows of a selection, to be recognised."""
     rows = previews.letters(list(asked.keys or ())[:20])
     if len(asked.keys or ()) > max(NAMED, 20):
@@ -202,7 +202,7 @@ def _named(room: DeadLetterAdmin, asked: Asked) -> list[object]:
         names = look.naming([row.pk for row in rows])
     except (DatabaseError, InterfaceError):  # it only helps to recognise them
         names = {}
-    return [room.named(row, str(names.get(row.pk, ""))) for row in rows]
+    return [room.named(row, failures.named(names.get(row.pk), seen)) for row in rows]
 
 
 def back_to(address: str, query: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 
 from durable import clock
 from durable.activities import BulkVerb
-from durable.admin import attempts, payloads, refusals, wording
+from durable.admin import attempts, failures, payloads, refusals, wording
 from durable.admin.actions import ACTIONS, Action
 from durable.admin.parts import Button, Fact, Facts, Part, Table, Text
 from durable.admin.redrives import actor_shown, mode_words
@@ -38,7 +38,7 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
     seen = payloads.visibility(request)
     parts: list[Part] = [
         Facts(_("At a glance"), _facts(room, row, now)),
-        attempts_table(row),
+        attempts_table(row, failures.visibility(request)),
         _redrives(row),
         Text(_("Input"), payloads.payload(_input(row, seen), seen, arguments(row.workflow_id, row.activity))),
     ]
@@ -56,10 +56,10 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
     )
 
 
-def attempts_table(row: Any) -> Table:
+def attempts_table(row: Any, seen: failures.Visibility) -> Table:
     """Every failed attempt and delivery, the newest first, at most so many."""
     rows = attempts.failed_attempts().filter(outbox_row=row.pk).order_by("-number", "-pk")
-    failed = attempts.read(rows[: ROWS_SHOWN + 1])
+    failed = attempts.read(rows[: ROWS_SHOWN + 1], seen)
     return Table(
         _("Failed attempts and deliveries"),
         [_("Delivery"), _("Cause"), _("Error"), _("Worker"), _("Began"), _("Ended")],

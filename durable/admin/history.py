@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from durable.admin import payloads, wording
+from durable.admin import failures, payloads, wording
 from durable.admin.sentences import sentence, tone
 from durable.conf import settings
 from durable.kernel import birthplace
@@ -80,7 +80,9 @@ class HistoryPage:
         return any(link.address for link in self.links)
 
 
-def history_page(request: HttpRequest, workflow: Any, seen: payloads.Visibility) -> HistoryPage:
+def history_page(
+    request: HttpRequest, workflow: Any, seen: payloads.Visibility, told: failures.Visibility
+) -> HistoryPage:
     """The page of the history that the address asks for; an address that asks nonsense gets the first one.
 
     `seq` has no gaps, so pages are cut by it: any page is one range of the primary key, without a count or an offset.
@@ -95,7 +97,7 @@ def history_page(request: HttpRequest, workflow: Any, seen: payloads.Visibility)
         low, high = start, min(start + EVENTS_SHOWN - 1, _LAST_SEQ)
     events = _events(workflow.pk).filter(seq__gte=low, seq__lte=high).order_by("-seq" if newest else "seq")
     records = list(events.values_list("seq", "type", "ordinal", "recorded_at", "characters", "text"))
-    entries = _entries(workflow, records, seen)
+    entries = _entries(workflow, records, seen, told)
     last = workflow.last_seq
     if newest:
         onward, back, end = low - 1, high + EVENTS_SHOWN, min(EVENTS_SHOWN, last)
@@ -126,14 +128,14 @@ def history_page(request: HttpRequest, workflow: Any, seen: payloads.Visibility)
     return HistoryPage(entries, order, place, links, turn_around)
 
 
-def single_event(workflow: Any, seq: int, seen: payloads.Visibility) -> Entry | None:
+def single_event(workflow: Any, seq: int, seen: payloads.Visibility, told: failures.Visibility) -> Entry | None:
     """One event with its data whole, or `None`."""
     if seq > _LAST_SEQ:
         return None
     events: QuerySet[Any] = Event.objects.using(settings.database_alias).filter(workflow_id=workflow.pk, seq=seq)
     events = events.annotate(text=Cast("data", TextField())).annotate(characters=Length("text"))
     record = events.values_list("seq", "type", "ordinal", "recorded_at", "characters", "text").first()
-    return _entries(workflow, [record], seen)[0] if record else None
+    return _entries(workflow, [record], seen, told)[0] if record else None
 
 
 def block_report(workflow: Any) -> Mapping[str, Any]:
@@ -162,13 +164,15 @@ def _events(workflow_id: Any) -> QuerySet[Any]:
     )
 
 
-def _entries(workflow: Any, records: Sequence[Any], seen: payloads.Visibility) -> list[Entry]:
+def _entries(
+    workflow: Any, records: Sequence[Any], seen: payloads.Visibility, told: failures.Visibility
+) -> list[Entry]:
     names = _activity_names(workflow, records)
     entries = []
     for seq, event_type, ordinal, recorded_at, characters, text in records:
-        data = wording.read_json(text)
+        data = failures.of_event(event_type, wording.read_json(text), told)
         name = names.get(seq)
-        shown, traceback = _shown(workflow, text, data, ordinal, seen)
+        shown, traceback = _shown(workflow, text, data, ordinal, seen, told)
         entries.append(
             Entry(
                 seq=seq,
@@ -187,7 +191,12 @@ def _entries(workflow: Any, records: Sequence[Any], seen: payloads.Visibility) -
 
 
 def _shown(
-    workflow: Any, text: str | None, data: Any, ordinal: int | None, seen: payloads.Visibility
+    workflow: Any,
+    text: str | None,
+    data: Any,
+    ordinal: int | None,
+    seen: payloads.Visibility,
+    told: failures.Visibility,
 ) -> tuple[str, str]:
     """The data for reading, and a traceback apart from it, since lines are not readable inside JSON."""
     if text is None or data == {}:
@@ -196,7 +205,9 @@ def _shown(
         # Unreadable: the payload can not be told from the rest, so all of it is shown as it is, or none.
         if DIGEST_KEY in text:
             return _("Hidden: it holds the key of the digests, and cannot be read apart from it."), ""
-        return (text if seen is payloads.Visibility.SHOWN else seen.note), ""
+        if seen is not payloads.Visibility.SHOWN:
+            return seen.note, ""
+        return (text if told is failures.Visibility.SHOWN else told.note), ""
     traceback = ""
     if isinstance(data, dict) and isinstance(data.get("failure"), dict):
         failure = dict(data["failure"])

@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.admin import payloads, wording
+from durable.admin import failures, payloads, wording
 from durable.admin.parts import Fact, Facts, Text
 from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
 from durable.conf import settings
@@ -128,6 +128,8 @@ class MessageAdmin(Room):
         if seen is payloads.Visibility.SHOWN:
             rows = Message.objects.using(settings.database_alias).filter(pk=row.pk)
             text = rows.values_list("payload", flat=True).first()
+            if row.kind == MessageKind.FAILED and text:
+                text = _without_texts(text, failures.visibility(request))
         return Page(
             title=_("%(kind)s, message %(id)s") % {"kind": wording.message_kind(row.kind), "id": row.pk},
             subtitle=_("message"),
@@ -152,3 +154,11 @@ class MessageAdmin(Room):
 
 def _places(message: Any, data: Mapping[str, Any]) -> Mapping[str, Birthplace]:
     return birthplace.within(data, message.workflow_id, ordinal=message.ordinal, single=False)
+
+
+def _without_texts(text: str, seen: failures.Visibility) -> str:
+    """The payload of a message that tells of a failure, for this reader."""
+    if seen is failures.Visibility.SHOWN:
+        return text
+    data = wording.read_json(text)
+    return seen.note if data is None else json.dumps(failures.of_event("", data, seen))

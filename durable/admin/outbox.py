@@ -15,7 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.admin import attempts, payloads, wording
+from durable.admin import attempts, failures, payloads, wording
 from durable.admin.dead_letter_page import attempts_table
 from durable.admin.parts import Fact, Facts, Part, Text
 from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
@@ -106,7 +106,7 @@ class OutboxRowAdmin(Room):
         if item is not None:
             parts.append(self._delivery(item, now))
         parts += [
-            attempts_table(row),
+            attempts_table(row, failures.visibility(request)),
             Text(_("Input"), payloads.payload(stored.get("input"), seen, arguments(row.workflow_id, row.activity))),
             Text(
                 _("Last heartbeat"),

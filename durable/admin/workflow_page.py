@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from durable import clock
-from durable.admin import attempts, payloads, wording
+from durable.admin import attempts, failures, payloads, wording
 from durable.admin.history import block_report, history_page
 from durable.admin.messages import NAME_WITHIN, message_state, message_words
 from durable.admin.parts import Fact, Facts, Part, Table, Text
@@ -43,10 +43,11 @@ _TIMERS_SHOWN = 20
 class WorkflowPage:
     """Reads what a workflow's page shows: a fixed number of statements, each bounded."""
 
-    def __init__(self, room: Room, workflow: Any, seen: payloads.Visibility) -> None:
+    def __init__(self, room: Room, request: HttpRequest, workflow: Any, seen: payloads.Visibility) -> None:
         self.room = room
         self.workflow = workflow
         self.seen = seen
+        self.failures = failures.visibility(request)
         self.now = clock.host_now()
 
     @staticmethod
@@ -98,7 +99,7 @@ class WorkflowPage:
 
     def history(self, request: HttpRequest) -> dict[str, Any]:
         """The page of the history that the address asks for."""
-        return {"history": history_page(request, self.workflow, self.seen), "workflow": self.workflow}
+        return {"history": history_page(request, self.workflow, self.seen, self.failures), "workflow": self.workflow}
 
     def _facts(self) -> list[Fact]:
         row = self.workflow
@@ -162,11 +163,12 @@ class WorkflowPage:
         return self.room.link(Workflow, parent_id, parent_type)
 
     def _blocked(self) -> Facts:
+        shown = self.failures is failures.Visibility.SHOWN
         report = block_report(self.workflow)
-        facts = [Fact(_("Why"), self.workflow.blocked_reason)]
-        if report.get("recorded") is not None:
+        facts = [Fact(_("Why"), self.workflow.blocked_reason if shown else self.failures.note)]
+        if shown and report.get("recorded") is not None:
             facts.append(Fact(_("Expected (in the history)"), str(report["recorded"])))
-        if report.get("asked") is not None:
+        if shown and report.get("asked") is not None:
             facts.append(Fact(_("Found (in today's code)"), str(report["asked"])))
         if report.get("position") is not None:
             facts.append(Fact(_("At event"), wording.place(report["position"])))
@@ -178,6 +180,10 @@ class WorkflowPage:
         return Facts(_("Blocked"), facts, kind="alarm")
 
     def _failure(self, failure: Any) -> Text:
+        if self.failures is not failures.Visibility.SHOWN:
+            named = failure_words(failures.readable(failure, self.failures))
+            note = format_html('<span class="durable-quiet">{}</span>', self.failures.note)
+            return Text(_("Failure"), format_html("{}{}", payloads.block(named), note) if named else note)
         words = failure_words(failure) or str(self.workflow.failure_text)
         traceback = str(failure.get("traceback") or "") if isinstance(failure, dict) else ""
         body: SafeString = payloads.block(words)
@@ -198,7 +204,10 @@ class WorkflowPage:
         )
         wanted = [row.newest_attempt for row in rows if row.newest_attempt is not None]
         failed = list(attempts.failed_attempts().filter(pk__in=wanted))
-        errors = {row.outbox_row_id: attempt for row, attempt in zip(failed, attempts.read(failed), strict=True)}
+        errors = {
+            row.outbox_row_id: attempt
+            for row, attempt in zip(failed, attempts.read(failed, self.failures), strict=True)
+        }
         return Table(
             _("Pending work"),
             [_("Activity"), _("Status"), _("Attempts"), _("Deliveries"), _("Next try"), _("Worker"), _("Last error")],

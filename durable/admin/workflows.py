@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.admin import payloads, wording
+from durable.admin import failures, payloads, wording
 from durable.admin.history import single_event
 from durable.admin.keys import read_key
 from durable.admin.room import ChoiceFilter, Page, Room, on_the_list, outside_transactions
@@ -152,10 +152,10 @@ class WorkflowAdmin(Room):
         return WorkflowPage.find(self.get_queryset(request), workflow_id, payloads.visibility(request))
 
     def page(self, request: HttpRequest, row: Any) -> Page:
-        return WorkflowPage(self, row, payloads.visibility(request)).page(request)
+        return WorkflowPage(self, request, row, payloads.visibility(request)).page(request)
 
     def more_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        return WorkflowPage(self, row, payloads.visibility(request)).history(request)
+        return WorkflowPage(self, request, row, payloads.visibility(request)).history(request)
 
     def get_urls(self) -> list[URLPattern]:
         """Beside the usual addresses, one for each event, and the question before each verb.
@@ -209,7 +209,7 @@ class WorkflowAdmin(Room):
             raise PermissionDenied
         seen = payloads.visibility(request)
         workflow = self.find(request, unquote(object_id))
-        entry = single_event(workflow, seq, seen) if workflow is not None else None
+        entry = single_event(workflow, seq, seen, failures.visibility(request)) if workflow is not None else None
         if entry is None:
             return self.not_there(request, object_id)
         title = _("Event %(seq)s") % {"seq": wording.number(seq)}

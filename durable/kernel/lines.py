@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+OURS: Final = "(durable)"
+"""Stands for the place of a record that the engine has made itself."""
 _LASTING: Final = (str, int, float, bool, type(None))
 
 
@@ -25,7 +27,7 @@ def made(
 ) -> logging.LogRecord:
     """A record of the engine's own, about a workflow's code: without a place, which would be ours."""
     info = None if exc_info is None else (type(exc_info), exc_info, exc_info.__traceback__)
-    return logger.makeRecord(logger.name, level, "(durable)", 0, message, args, info)
+    return logger.makeRecord(logger.name, level, OURS, 0, message, args, info)
 
 
 def of_code(

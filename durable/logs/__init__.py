@@ -13,11 +13,12 @@ from typing import Any
 
 import structlog
 
+from durable.errors.showing import full_name
 from durable.kernel import lines as of_workflow_code
-from durable.logs.lines import Line, Record, made
+from durable.logs.lines import Line, Record, made, says_texts
 from durable.outbound import send
 
-__all__ = ["Logger", "get_logger", "overflowed"]
+__all__ = ["Logger", "get_logger", "overflowed", "says_texts"]
 
 
 class Logger:
@@ -87,7 +88,17 @@ def overflowed(lost: dict[str, int]) -> Line:
     return made(logging.getLogger("durable.outbound"), logging.WARNING, "outbound.overflowed", fields, sys._getframe())
 
 
+def _leave_the_class(record: logging.LogRecord) -> None:
+    info, record.exc_info = record.exc_info, None
+    named = full_name(info[0]) if isinstance(info, tuple) and info[0] is not None else "no error"
+    rest = record.args[1:] if isinstance(record.args, tuple) else ()
+    record.args = (f"A problem in the workflow's loop: {named}", *rest)
+
+
 def _say_record(record: logging.LogRecord) -> None:
+    if record.pathname == of_workflow_code.OURS and not says_texts():
+        # The error is the code's, and so may be the words about it. What the code itself logs is left as it is.
+        _leave_the_class(record)
     send(Record(record))
 
 

@@ -13,7 +13,10 @@ from types import FrameType, TracebackType
 from typing import Any
 
 import structlog
+from django.core.exceptions import ImproperlyConfigured
 
+from durable.conf import settings
+from durable.errors import ConfigurationError
 from durable.errors.showing import full_name
 from durable.kernel.failure import for_report, without_frames
 from durable.kernel.tracebacks import real_traceback
@@ -129,17 +132,31 @@ class Record:
 
 
 def made(standard: logging.Logger, level: int, event: str, given: Mapping[str, Any], caller: FrameType) -> Line:
-    """A line said at `caller`. An `exc_info` among the fields is an exception, or whether there is one at hand."""
+    """A line said at `caller`. An `exc_info` among the fields is an exception, or whether there is one at hand; where
+    `LOG_FAILURES` keeps the texts of errors out of the logs, what is said of it is its class.
+    """
     fields = {name: spoken(value) for name, value in given.items() if name != "exc_info"}
     code = caller.f_code
+    exc_info = _exc_info(given.get("exc_info"))
+    if exc_info is not None and not says_texts():
+        fields.setdefault("error_type", full_name(exc_info[0]))
+        exc_info = None
     return Line(
         standard=standard,
         level=level,
         event=event,
         fields=fields,
-        exc_info=_exc_info(given.get("exc_info")),
+        exc_info=exc_info,
         place=(code.co_filename, caller.f_lineno, code.co_name),
     )
+
+
+def says_texts() -> bool:
+    """Whether lines may hold what errors say. Not while the settings cannot be read."""
+    try:
+        return settings.logs_texts_of_failures
+    except (ConfigurationError, ImproperlyConfigured):
+        return False
 
 
 def _exc_info(given: object) -> ExcInfo | None:

@@ -72,6 +72,7 @@ class Workflow(models.Model):
         default_permissions = ("view",)
         permissions = [
             ("view_payload", "Can see inputs, results and signal payloads"),
+            ("view_failure", "Can see what errors said, and why a workflow is blocked"),
             ("cancel_workflow", "Can ask a workflow to cancel"),
             ("terminate_workflow", "Can terminate a workflow"),
             ("signal_workflow", "Can send a signal to a workflow"),

@@ -70,10 +70,15 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """By what people know a dead letter: its workflow's business key, and the first line of its last error."""
+    """By what people know a dead letter: its business key, and the first line and class of its last error."""
 
     key: str | None
     error: str
+    error_class: str = ""
+
+    def without_text(self) -> Naming:
+        """The same for who may not see what the error said."""
+        return Naming(self.key, self.error_class, self.error_class)
 
     def __str__(self) -> str:
         return ", ".join(filter(None, [f"key {self.key}" if self.key else "", self.error]))

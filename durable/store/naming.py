@@ -34,18 +34,22 @@ def naming(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> dict[int,
             .values_list("pk", "error_text")
         )
         for row_id, key, attempt in rows:
-            found[row_id] = Naming(key, _first_line(errors.get(attempt)))
+            found[row_id] = Naming(key, *_told(errors.get(attempt)))
     return found
 
 
-def _first_line(text: str | None) -> str:
-    """Of a stored error; empty for none, and for one that can not be read."""
+def _told(text: str | None) -> tuple[str, str]:
+    """First line and class of a stored error; empty for none, and for one that can not be read."""
     try:
         error = json.loads(text or "null")
     except ValueError:
-        return ""
+        return "", ""
     if not isinstance(error, Mapping):
-        return ""
+        return "", ""
+    named = str(error.get("type") or "")
     message = (str(error.get("message") or "").strip().splitlines() or [""])[0]
-    line = ": ".join(filter(None, [str(error.get("type") or ""), message]))
+    return _cut(": ".join(filter(None, [named, message]))), _cut(named)
+
+
+def _cut(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

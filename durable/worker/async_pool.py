@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from durable.errors.showing import said
 from durable.kernel.failure import for_log
+from durable.logs import says_texts
 from durable.worker.delivery import Delivery
 from durable.worker.lanes import TidyExecutor
 from durable.worker.logs import get_logger
@@ -112,7 +113,8 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """
     error = context.get("exception")
     message = said(context.get("message", "A problem in the event loop"), LONGEST_MESSAGE, what="message")
-    log.error("async_loop_complained", message=message, exc_info=None if error is None else for_log(error))
+    told = {"message": message} if says_texts() else {}  # it quotes tasks, and those their errors
+    log.error("async_loop_complained", **told, exc_info=None if error is None else for_log(error))
 
 
 async def interruptible(delivery: Delivery, handler: Coroutine[Any, Any, Answer]) -> Answer:

@@ -240,9 +240,11 @@ def test_each_kind_of_outcome_has_one_message_with_its_number_and_links(staff: S
     assert f'href="/admin/durable/deadletter/{rows[0].pk}/change/"' in response.text
 
 
-def test_attempts_and_errors_so_far_stay_readable_after_a_redrive(redriver: Client) -> None:
+def test_attempts_and_errors_so_far_stay_readable_after_a_redrive(staff: Callable[..., Client]) -> None:
     """BUGLOG A9, A10."""
     from tests import factories
+
+    redriver = staff(VIEW, "redrive_deadletter", "view_failure")
 
     row = letter(attempts=5, activity="of.no_project")
     factories.FailedAttemptFactory(outbox_row=row, number=5)
@@ -251,6 +253,22 @@ def test_attempts_and_errors_so_far_stay_readable_after_a_redrive(redriver: Clie
     assert "the bank is closed" in text
     assert "5 of 10 made" in text
     assert "staff" in text
+
+
+def test_without_the_permission_to_view_failures_the_class_of_the_error_is_all(redriver: Client) -> None:
+    from tests import factories
+
+    row = letter(workflow__key="order-42")
+    error = {"type": "BankDown", "message": "no secret", "traceback": "secret"}
+    factories.FailedAttemptFactory(outbox_row=row, error=error)
+    asked = choose(redriver, "redrive", row).text
+    assert "(key order-42, BankDown)" in asked
+    (told,) = act(redriver, "redrive", row)
+    assert "(key order-42, BankDown)" in told
+    page = redriver.get(one_url(row, "redrive").replace("/redrive/", "/change/")).text
+    assert "BankDown" in page
+    assert "Hidden: you need the permission to view failures." in page
+    assert "secret" not in asked + told + page
 
 
 def test_the_audit_outlives_its_actor(redriver: Client, root: Client) -> None:
@@ -274,7 +292,8 @@ def test_an_unknown_workflow_is_told_as_not_there(redriver: Client) -> None:
     assert status(row) == "failed"
 
 
-def test_the_question_and_the_message_name_the_business_key_and_the_error(redriver: Client) -> None:
+def test_the_question_and_the_message_name_the_business_key_and_the_error(staff: Callable[..., Client]) -> None:
+    redriver = staff(VIEW, "redrive_deadletter", "view_failure")
     row = letter(workflow__key="order-42")
     error = {"type": "BankDown", "message": "no <answer>\nnor later", "traceback": "secret"}
     factories.FailedAttemptFactory(outbox_row=row, error=error)

@@ -15,7 +15,7 @@ from durable import signals
 from durable.errors import ActivityError, WorkflowTimedOut
 from durable.errors.showing import is_a
 from durable.kernel import tracebacks
-from durable.logs import get_logger
+from durable.logs import get_logger, says_texts
 from durable.outcomes import Cause, Claim, Failed, Failure, KeyHeld, RetryLater, Started, WorkflowStatus
 from durable.store.outbox import LockedRow
 from durable.store.starts import NewActivity, NewWorkflow
@@ -183,7 +183,7 @@ def blocked(workflow: LockedWorkflow, reason: str, error: BaseException | None =
         lease=workflow.lease,
         type=workflow.type,
         key=workflow.key,
-        reason=reason,
+        **({"reason": reason} if says_texts() else {}),
         exc_info=error,
     )
     if not workflow.blocked_reason:
@@ -234,7 +234,9 @@ def _error_or(raised: BaseException | None, activity: str, ordinal: int, failure
 
 
 def _of_failure(failure: Failure | None) -> dict[str, str]:
-    return {} if failure is None else {"error_type": failure.type, "error": failure.message}
+    if failure is None:
+        return {}
+    return {"error_type": failure.type, **({"error": failure.message} if says_texts() else {})}
 
 
 def of_claim(claim: Claim) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from durable.client.find import get_workflow
 from durable.conf import settings
 from durable.errors import PayloadError
 from durable.kernel.birthplace import Birthplace
+from durable.management.verbs import hiding
 from durable.outcomes import Failure, Snapshot
 
 
@@ -69,7 +70,7 @@ def plain(snapshot: Snapshot) -> dict[str, Any]:
         "type": snapshot.type,
         "key": snapshot.key,
         "status": snapshot.status.value,
-        "blocked_reason": snapshot.blocked_reason,
+        "blocked_reason": hiding.of_text(snapshot.blocked_reason),
         "single": snapshot.single,
         "queue": snapshot.queue,
         "created_at": snapshot.created_at.isoformat(),
@@ -89,7 +90,7 @@ def plain_payload(text: str | None, born: Birthplace) -> Any:
 
 def plain_failure(failure: Failure | None) -> dict[str, str] | None:
     """A failure as plain JSON."""
-    return None if failure is None else failure.as_data()
+    return None if failure is None else hiding.of_failure(failure).as_data()
 
 
 def printable(text: object) -> str:

@@ -1,4 +1,6 @@
-"""What the command shows of stored facts: the key of a run's digests never, and no payloads under `REDACT_PAYLOADS`."""
+"""What the command shows of stored facts. The key of a run's digests: never. Payloads, and what errors said, which may
+quote them: not under `REDACT_PAYLOADS`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from durable.conf import settings
-from durable.kernel.events import DIGEST_KEY
+from durable.kernel.events import DIGEST_KEY, EventType
+from durable.outcomes import Failure, Naming
 
 HIDDEN = "hidden: REDACT_PAYLOADS"
 
-_OF_PAYLOADS = frozenset({"input", "result", "payload", "digest"})
+_PAYLOADS = frozenset({"input", "result", "payload", "digest"})
+_OF_FAILURES = frozenset({"message", "traceback"})
+_OF_BLOCKS = frozenset({"reason", "recorded", "asked", "problem"})
 
 
 def of_payload(value: Any) -> Any:
@@ -18,12 +23,31 @@ def of_payload(value: Any) -> Any:
     return HIDDEN if settings.redact_payloads and value is not None else value
 
 
-def of_event(data: Any) -> Any:
-    """An event's data, at any depth, as it may be shown."""
+def of_text(text: str) -> str:
+    """A text that an error may be quoted in, or the note in its place."""
+    return HIDDEN if settings.redact_payloads and text else text
+
+
+def of_failure(failure: Failure) -> Failure:
+    """A failure as it may be shown: its class always."""
+    return Failure(failure.type, HIDDEN) if settings.redact_payloads else failure
+
+
+def of_naming(naming: Naming) -> Naming:
+    """By what a dead letter is recognised, likewise."""
+    return naming.without_text() if settings.redact_payloads else naming
+
+
+def of_event(event_type: str, data: Any) -> Any:
+    """An event's data as it may be shown; that of a message has no type."""
+    return _of(data, _PAYLOADS | (_OF_BLOCKS if event_type == EventType.WORKFLOW_BLOCKED else frozenset()))
+
+
+def _of(data: Any, hidden: frozenset[str]) -> Any:
     if isinstance(data, Mapping):
         return {
-            key: of_payload(value) if key in _OF_PAYLOADS else of_event(value)
+            key: of_payload(value) if key in hidden else _of(value, _OF_FAILURES if key == "failure" else hidden)
             for key, value in data.items()
             if key != DIGEST_KEY
         }
-    return [of_event(one) for one in data] if isinstance(data, list) else data
+    return [_of(one, hidden) for one in data] if isinstance(data, list) else data

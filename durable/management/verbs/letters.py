@@ -17,6 +17,7 @@ from django.db import InterfaceError
 
 from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow import look
+from durable.management.verbs import hiding
 from durable.management.verbs.answer import Answer, Exit, WrongUsage, printable, table, workflow_id
 from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter, Discarded, Naming, Redriven, RedrivePreview
 
@@ -122,13 +123,13 @@ def plain_row(row: OutboxRow) -> dict[str, Any]:
 
 def plain_naming(row: OutboxRow, named: Mapping[int, Naming]) -> dict[str, Any]:
     """The business key and the error's first line, as plain JSON."""
-    known = named.get(row.pk, _NAMELESS)
+    known = hiding.of_naming(named.get(row.pk, _NAMELESS))
     return {"key": known.key, "error": known.error}
 
 
 def naming_cells(row: OutboxRow, named: Mapping[int, Naming]) -> tuple[str, str]:
     """The same for a table."""
-    known = named.get(row.pk, _NAMELESS)
+    known = hiding.of_naming(named.get(row.pk, _NAMELESS))
     return known.key or "-", known.error or "-"
 
 
@@ -175,7 +176,7 @@ def one_done(done: Done, done_word: str) -> Answer:
     judged = " It had been judged." if done.was_judged else ""
     named = _naming_after(row)
     data = {"answer": done_word, "was_judged": done.was_judged, "row": plain_row(row) | plain_naming(row, named)}
-    known = str(named.get(row.pk, ""))
+    known = str(hiding.of_naming(named.get(row.pk, _NAMELESS)))
     shown = f"{printable(row.activity)}, activity {row.ordinal} of {row.workflow_id}"
     return Answer(data, [f"{shown}{f' ({printable(known)})' if known else ''}: {done_word}.{judged}"])
 

@@ -96,7 +96,7 @@ def _plain_unread(message: look.UnreadMessage) -> dict[str, Any]:
 def _said(message: look.UnreadMessage) -> Any:
     """What the event would have held, had it been read; of a damaged message, the text that stands there."""
     try:
-        return hiding.of_event(json.loads(message.payload))
+        return hiding.of_event("", json.loads(message.payload))
     except ValueError:
         return hiding.of_payload(message.payload)
 
@@ -106,7 +106,7 @@ def _plain_event(event: Event) -> dict[str, Any]:
         "seq": event.seq,
         "type": event.type.value,
         "ordinal": event.ordinal,
-        "data": hiding.of_event(event.data),
+        "data": hiding.of_event(event.type, event.data),
         "recorded_at": event.recorded_at.isoformat(),
     }
 
@@ -123,7 +123,7 @@ def _header(found: Snapshot) -> list[str]:
     if found.closed_at is not None:
         lines.append(f"closed    {found.closed_at:%Y-%m-%d %H:%M:%S}Z")
     if found.blocked_reason:
-        lines.append(f"blocked   {printable(found.blocked_reason)}")
+        lines.append(f"blocked   {printable(hiding.of_text(found.blocked_reason))}")
     if found.result is not None:
         lines.append(f"result    {_short(_result(found))}")
     if found.failure is not None:
@@ -182,7 +182,7 @@ def _history_lines(events: Sequence[Event]) -> list[str]:
             f"{event.recorded_at:%Y-%m-%d %H:%M:%S}Z",
             event.type.value,
             "" if event.ordinal is None else event.ordinal,
-            _short(hiding.of_event(event.data)) if event.data else "",
+            _short(hiding.of_event(event.type, event.data)) if event.data else "",
         )
         for event in events
     ]
@@ -195,7 +195,8 @@ def _short(value: Any) -> str:
 
 
 def _words(failure: Failure) -> str:
-    return printable(f"{failure.type}: {failure.message}"[:_LONGEST])
+    shown = hiding.of_failure(failure)
+    return printable(f"{shown.type}: {shown.message}"[:_LONGEST])
 
 
 VERB = Verb("one workflow: state, pending work, history", _add_arguments, _run)
