@@ -46,6 +46,9 @@ which this process has just acknowledged something.
 HINTS = 4_096
 """So many of those are known at most; the oldest are forgotten, and found by a look for all."""
 
+WIDE = 4
+"""How many times as many messages as there are places in a batch are looked at: several may be for one workflow."""
+
 DEEPER = (1, 8, 64)
 """How many times deeper each further look goes, when the one before it met too few workflows: all that was due belonged
 to a few of them, or to workflows that have not begun.
@@ -67,6 +70,9 @@ class Told:
     def __init__(self) -> None:
         self._owners: deque[uuid.UUID] = deque(maxlen=HINTS)
         self._looks = 0
+
+    def __len__(self) -> int:
+        return len(self._owners)
 
     def add(self, owner: uuid.UUID) -> None:
         """Something is due for this one."""
@@ -166,15 +172,18 @@ def _look(
 ) -> _Found:
     in_memory: list[Due] | None = None
     found = _Found({}, {}, {})
+    # Where a batch is known already, the look is for what has waited longest, and for what the hints do not say.
+    width = 1 if told is not None and len(told) >= limit else WIDE
+    starts = limit * min(width, 2)
     for times in DEEPER:
-        depth = limit * 4 * times
-        looked = due.owners(connection, messages=depth, timers=limit * 2, starts=limit * 2, queues=queues, but=left_out)
+        depth = limit * width * times
+        looked = due.owners(connection, messages=depth, timers=limit * 2, starts=starts, queues=queues, but=left_out)
         found = _divided(cache, looked)
         met = sum([one.messages for one in looked])
         if met < depth and sum([one.begun and not one.messages for one in looked]) < limit * 2:
             if told is not None:
                 told.forget()
-            found.all_met = sum([not one.begun for one in looked]) < limit * 2
+            found.all_met = sum([not one.begun for one in looked]) < starts
             break
         if in_memory is None:
             wants = len(found.warm) < limit and len(cache)
