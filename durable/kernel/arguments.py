@@ -15,6 +15,7 @@ from durable.errors.showing import cut_end, said
 from durable.kernel.converters import converter
 from durable.kernel.limits import MAX_NAME_LENGTH
 from durable.kernel.scalars import Converter
+from durable.kernel.steps import Steps
 from durable.kernel.unwritable import at, entry, misfit, read_at, refusal_of, unreadable
 
 _KINDS = inspect.Parameter
@@ -74,6 +75,7 @@ class ArgumentPlan:
         if not data and not self._needed:
             return (), {}
         stored = dict(data)
+        steps = Steps(data)
         values: dict[str, Any] = {}
         more: list[Any] = []
         named: dict[str, Any] = {}
@@ -81,13 +83,13 @@ class ArgumentPlan:
         try:
             if self._rest_by_place is not None:
                 name = self._rest_by_place
-                more = _decoded(self._converters[name], stored.pop(f"*{name}", []))
+                more = _decoded(self._converters[name], stored.pop(f"*{name}", []), steps)
             if self._rest_by_name is not None:
                 name = self._rest_by_name
-                named = _decoded_by_name(self._converters[name], stored.pop(f"**{name}", {}))
+                named = _decoded_by_name(self._converters[name], stored.pop(f"**{name}", {}), steps)
             for name in self._order:
                 if name in stored:
-                    values[name] = self._converters[name].decode(stored.pop(name))
+                    values[name] = self._converters[name].decode(stored.pop(name), steps)
         except BaseException as error:  # noqa: BLE001 - as above: `__init__` and `_missing_` of the user's classes
             refusal = unreadable(error)
             raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from refusal.cause
@@ -147,25 +149,25 @@ def _each(item: Converter, values: tuple[Any, ...]) -> list[Any]:
     return written
 
 
-def _decoded(item: Converter, data: Any) -> list[Any]:
+def _decoded(item: Converter, data: Any, steps: Steps) -> list[Any]:
     if type(data) is not list:
         raise misfit(data, "a list of arguments")
     read: list[Any] = []
     try:
         for element in data:
-            read.append(item.decode(element))  # noqa: PERF401 - as above
+            read.append(item.decode(element, steps))  # noqa: PERF401 - as above
     except BaseException as error:  # noqa: BLE001 - as above
         raise read_at(f"[{len(read)}]", error) from None
     return read
 
 
-def _decoded_by_name(item: Converter, data: Any) -> dict[str, Any]:
+def _decoded_by_name(item: Converter, data: Any, steps: Steps) -> dict[str, Any]:
     if type(data) is not dict:
         raise misfit(data, "an object of arguments")
     read: dict[str, Any] = {}
     for number, (name, element) in enumerate(data.items(), 1):
         try:
-            read[name] = item.decode(element)
+            read[name] = item.decode(element, steps)
         except BaseException as error:  # noqa: BLE001 - as above
             raise read_at(entry(number), error) from None
     return read

@@ -6,7 +6,10 @@ import enum
 from typing import Any
 
 from durable.kernel.scalars import SCALARS, SHAPE_OF, Converter
-from durable.kernel.unwritable import is_lazy, misfit, mismatch, worked_out
+from durable.kernel.steps import Steps
+from durable.kernel.unwritable import is_lazy, misfit, mismatch, unreadable, worked_out
+
+_WORD = 64
 
 
 def of_enum(kind: type[enum.Enum]) -> Converter:
@@ -17,23 +20,29 @@ def of_enum(kind: type[enum.Enum]) -> Converter:
     shapes = frozenset(SHAPE_OF[type(member.value)] for member in members) if by_value else frozenset({"string"})
     table = {(type(member.value), member.value) if by_value else (str, member.name): member for member in members}
 
+    # Each number that a flag has met stays in its class for ever: no wider ones than its members or a machine's word.
+    widest = max([_WORD, *(member.value.bit_length() for member in members)]) if by_number else 0
+
     def encode(value: Any, depth: int) -> Any:
         if isinstance(value, kind):
             return value.value if by_value else value.name
         raise mismatch(value, f"a member of {kind.__name__}")
 
-    def decode(data: Any) -> Any:
+    def decode(data: Any, steps: Steps) -> Any:
         member = table.get((type(data), data)) if type(data) in (str, int, bool) else None
         if member is not None:
             return member
-        if by_number and type(data) is int:
+        if by_number and type(data) is int and data.bit_length() <= widest:
             try:
                 return kind(data)
             except ValueError:
-                pass
+                pass  # the usual word of a flag that has no such number
+            except BaseException as error:  # noqa: BLE001 - `_missing_` is the user's code
+                raise unreadable(error) from None
         raise misfit(data, f"a member of {kind.__name__}")
 
-    return Converter(encode, decode, (kind,), shapes or frozenset({"string"}), kind.__name__, (kind,))
+    among = None if by_number else table
+    return Converter(encode, decode, (kind,), shapes or frozenset({"string"}), kind.__name__, (kind,), among)
 
 
 def of_literal(values: tuple[Any, ...], label: str) -> Converter:
@@ -59,7 +68,7 @@ def of_literal(values: tuple[Any, ...], label: str) -> Converter:
                 return encode(worked_out(value), depth)
             raise mismatch(value, wanted) from None
 
-    def decode(data: Any) -> Any:
+    def decode(data: Any, steps: Steps) -> Any:
         try:
             return back[type(data), data]
         except (KeyError, TypeError):
@@ -67,4 +76,4 @@ def of_literal(values: tuple[Any, ...], label: str) -> Converter:
 
     types = tuple({type(value): None for value in values})
     shapes = frozenset(SHAPE_OF[type(written)] for written in table.values())
-    return Converter(encode, decode, types, shapes, label, types)
+    return Converter(encode, decode, types, shapes, label, types, back)

@@ -7,31 +7,24 @@ is told where the payload was made, so that a text can be bound to its place.
 from __future__ import annotations
 
 import hashlib
-import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from durable.errors import PayloadError, PayloadTooLarge
-from durable.errors.showing import is_a
+from durable.errors.showing import class_name, is_a
 from durable.kernel import birthplace as birthplaces
-from durable.kernel import wire
 from durable.kernel.arguments import ArgumentPlan
 from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.kernel.converters import converter
 from durable.kernel.events import DIGEST_KEY
-from durable.kernel.failure import interrupts, sentence
+from durable.kernel.failure import for_log, interrupts, sentence
 from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
-from durable.kernel.unwritable import USE_PLAIN, Refusal, refusal_of, step, unreadable
-
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":")).encode
-_read = json.JSONDecoder().decode
-
-
-def _write(data: Any) -> str:
-    text = wire.flat(data) if type(data) is dict else None
-    return _encode(data) if text is None else text
+from durable.kernel.natives import is_storable, parsed, plain_text, quickly, written
+from durable.kernel.stack import with_room
+from durable.kernel.steps import Steps
+from durable.kernel.unwritable import a, endless, refusal_of, unreadable
 
 
 class Codec(Protocol):
@@ -45,6 +38,9 @@ class Codec(Protocol):
 
     def decode(self, text: str, hint: Any = Any, *, path: str, birthplace: Birthplace) -> Any:
         """The value of a payload. Raises `PayloadError`."""
+
+    def read(self, data: Any, hint: Any = Any, *, path: str) -> Any:
+        """The value of JSON natives, the second half of `decode`. Raises `PayloadError`."""
 
     def wrap(self, text: str, birthplace: Birthplace) -> str:
         """Last step of writing."""
@@ -60,7 +56,9 @@ class Codec(Protocol):
 
 
 class JsonCodec:
-    """Values as JSON text, by their annotations. `max_bytes` bounds what is stored, in bytes of UTF-8."""
+    """Values as JSON text, by their annotations. `max_bytes` bounds that text, in bytes of UTF-8, both before `wrap`
+    and after it.
+    """
 
     def __init__(self, *, max_bytes: int = DEFAULT_PAYLOAD_BYTES) -> None:
         self.max_bytes = max_bytes
@@ -68,19 +66,22 @@ class JsonCodec:
     def encode(self, value: Any, hint: Any = Any, *, path: str, birthplace: Birthplace = NOWHERE) -> str:
         """The payload of a value. Raises `PayloadError` with the path to what can not be carried."""
         try:
-            data = converter(hint).encode(value, 0)
+            data = with_room(lambda: converter(hint).encode(value, 0))
         except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
-            refusal = refusal_of(error)
+            refusal = refusal_of(endless(error))
             raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
         return self.seal(plain_text(data, path), path=path, birthplace=birthplace)
 
     def decode(self, text: str, hint: Any = Any, *, path: str, birthplace: Birthplace = NOWHERE) -> Any:
         """The value of a payload. Raises `PayloadError`, whatever is wrong with it."""
-        data = self.unseal(text, path=path, birthplace=birthplace)
+        return self.read(self.unseal(text, path=path, birthplace=birthplace), hint, path=path)
+
+    def read(self, data: Any, hint: Any = Any, *, path: str) -> Any:
+        """The value of JSON natives. Raises `PayloadError`, also when the reading takes more steps than allowed."""
         try:
-            return converter(hint).decode(data)
+            return with_room(lambda: converter(hint).decode(data, Steps(data)))
         except BaseException as error:  # noqa: BLE001 - as above: `__init__` and `_missing_` of the user's classes
-            refusal = unreadable(error)
+            refusal = unreadable(endless(error))
             raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
 
     def wrap(self, text: str, birthplace: Birthplace) -> str:
@@ -96,7 +97,11 @@ class JsonCodec:
         return text
 
     def seal(self, plain: str, *, path: str, birthplace: Birthplace = NOWHERE) -> str:
-        """JSON text as it is stored: wrapped, and no larger than `max_bytes`. Raises `PayloadError`."""
+        """JSON text as it is stored: wrapped. Neither the plain text nor what is stored is larger than `max_bytes`.
+
+        Raises `PayloadError`.
+        """
+        self._measure(plain, path)
         try:
             stored = self.wrap(plain, birthplace)
         except BaseException as error:  # a hook is the user's code
@@ -104,15 +109,18 @@ class JsonCodec:
                 raise
             problem = f"{type(self).__name__}.wrap failed with {sentence(error)}"
             raise PayloadError(path, problem, "Repair the codec.") from error
-        # A character takes four bytes at most: small texts need no counting.
-        if len(stored) * 4 > self.max_bytes:
-            size = len(stored.encode("utf-8"))
-            if size > self.max_bytes:
-                raise PayloadTooLarge(path, size, self.max_bytes)
+        if stored is not plain:
+            if not is_a(stored, str) or not is_storable(stored):
+                problem = f"{type(self).__name__}.wrap returned {_kind_of(stored)}"
+                raise PayloadError(path, problem, "Return text, as base64 for bytes.")
+            self._measure(stored, path)
         return stored
 
     def unseal(self, stored: str, *, path: str, birthplace: Birthplace = NOWHERE) -> Any:
-        """JSON natives from stored text. Raises `PayloadError`."""
+        """JSON natives from stored text. What `unwrap` makes larger than `max_bytes` is not read.
+
+        Raises `PayloadError`.
+        """
         try:
             plain = self.unwrap(stored, birthplace)
         except BaseException as error:  # a hook is the user's code
@@ -120,64 +128,26 @@ class JsonCodec:
                 raise
             problem = f"{type(self).__name__}.unwrap failed with {sentence(error)}"
             raise PayloadError(path, problem, "Was it written with another codec or key?") from error
+        if not is_a(plain, str):
+            problem = f"{type(self).__name__}.unwrap returned {_kind_of(plain)}"
+            raise PayloadError(path, problem, "Return the text that `wrap` was given.")
+        if plain is not stored and len(plain) > len(stored):
+            self._measure(plain, path)
         try:
-            return _read(plain)
+            return with_room(parsed, plain)
         except (ValueError, TypeError, RecursionError) as error:
             raise PayloadError(path, f"the stored text is not JSON ({error})", "Look at it in the raw.") from None
 
-
-def plain_text(data: Any, path: str) -> str:
-    """JSON natives as text that both databases can store. Raises `PayloadError` with the path to what they can not."""
-    text = _quickly(data)
-    if text is None:
-        found = _find(data)
-        if found is not None:
-            raise PayloadError(found.path(path), found.problem, found.cure)
-        try:
-            text = _write(data)
-        except (TypeError, ValueError) as error:
-            raise PayloadError(path, f"one of its classes writes itself as no JSON ({error})", USE_PLAIN) from None
-    return text
+    def _measure(self, text: str, path: str) -> None:
+        # A character takes four bytes at most: small texts need no counting, nor do those with too many characters.
+        if len(text) * 4 > self.max_bytes:
+            size = len(text) if len(text) > self.max_bytes else len(text.encode("utf-8", "surrogatepass"))
+            if size > self.max_bytes:
+                raise PayloadTooLarge(path, size, self.max_bytes)
 
 
-def _quickly(data: Any) -> str | None:
-    """The text, if a look at the whole of it finds nothing suspicious: several times faster than one at each string."""
-    try:
-        text = _write(data)
-        text.encode("utf-8")
-    except (ValueError, TypeError):
-        return None
-    return None if "\\u0000" in text else text
-
-
-def _find(data: Any) -> Refusal | None:
-    """The first text or number that can not be stored, with the steps that lead to it."""
-    if isinstance(data, dict):
-        for key, item in data.items():
-            found = _find(key) or _find(item)
-            if found is not None:
-                found.steps.append(step(key))
-                return found
-    elif isinstance(data, list):
-        for index, item in enumerate(data):
-            found = _find(item)
-            if found is not None:
-                found.steps.append(step(index))
-                return found
-    return _judged(data)
-
-
-def _judged(data: Any) -> Refusal | None:
-    if isinstance(data, str) and "\0" in data:
-        return Refusal("text with a NUL character can not be stored", "Remove it, or pass bytes.")
-    if isinstance(data, str) and any("\ud800" <= character <= "\udfff" for character in data):
-        return Refusal("text with a lone surrogate can not be stored", "Decode it with errors='replace'.")
-    if isinstance(data, int):
-        try:
-            str(data)
-        except ValueError:
-            return Refusal("a whole number of more digits than Python converts to text", "Pass it as bytes.")
-    return None
+def _kind_of(text: Any) -> str:
+    return "text that no database stores" if is_a(text, str) else a(class_name(type(text)))
 
 
 # --- calls ---------------------------------------------------------------------------------------------------------
@@ -218,8 +188,11 @@ def encode_call(
     """The arguments of a call of this workflow, or by it; `key` is that of the run's digests. Raises
     `ArgumentsMismatch` and `PayloadError` at the call.
     """
-    data = callee.plan.encode(args, kwargs)
-    plain = _quickly(data)
+    try:
+        data = with_room(callee.plan.encode, args, kwargs)
+    except RecursionError as error:
+        raise _without_end(callee, error) from for_log(error)
+    plain = quickly(data)
     if plain is None:
         for name, item in data.items():
             plain_text(item, name)
@@ -228,7 +201,7 @@ def encode_call(
         born = birthplaces.arguments(workflow_id, callee.name)
         payload = codec.seal(plain, path=callee.name, birthplace=born)
     except PayloadTooLarge as error:
-        largest = max(data, key=lambda name: len(_write(data[name])), default="")
+        largest = max(data, key=lambda name: len(written(data[name])), default="")
         raise PayloadTooLarge(f"the arguments of {callee.name}, mostly {largest}", error.size, error.limit) from None
     return EncodedCall(payload, digest(plain, key))
 
@@ -245,7 +218,16 @@ def decode_arguments(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments from a payload. Raises `PayloadError` when today's handler can not be called with them."""
     born = birthplaces.arguments(workflow_id, callee.name)
-    return callee.plan.decode(codec.unseal(text, path=callee.name, birthplace=born))
+    data = codec.unseal(text, path=callee.name, birthplace=born)
+    try:
+        return with_room(callee.plan.decode, data)
+    except RecursionError as error:
+        raise _without_end(callee, error) from for_log(error)
+
+
+def _without_end(callee: Callee, error: RecursionError) -> PayloadError:
+    refusal = refusal_of(endless(error))
+    return PayloadError(callee.name, refusal.problem, refusal.cure)
 
 
 def digest(text: str, key: bytes = b"") -> str:

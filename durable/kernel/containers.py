@@ -6,8 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from durable.kernel.limits import MAX_PAYLOAD_DEPTH
-from durable.kernel.scalars import ANY_SHAPE, SCALARS, Converter, too_deep
+from durable.kernel.limits import MAX_INT_DIGITS, MAX_PAYLOAD_DEPTH
+from durable.kernel.scalars import ANY_SHAPE, SCALARS, Converter, check_digits, too_deep
+from durable.kernel.steps import CROWD, Crowds, Steps, filled
 from durable.kernel.unwritable import Refusal, at, entry, misfit, mismatch, read_at, short, step
 
 ARRAY = frozenset({"array"})
@@ -26,14 +27,15 @@ def _encoded_items(item: Converter, value: Any, depth: int) -> list[Any]:
     return items
 
 
-def _decoded_items(item: Converter, data: Any, wanted: str) -> list[Any]:
+def _decoded_items(item: Converter, data: Any, steps: Steps, wanted: str) -> list[Any]:
     if type(data) is not list:
         raise misfit(data, wanted)
+    steps.take(len(data))
     decode = item.decode
     items: list[Any] = []
     try:
         for element in data:
-            items.append(decode(element))  # noqa: PERF401 - as above
+            items.append(decode(element, steps))  # noqa: PERF401 - as above
     except BaseException as error:  # noqa: BLE001 - `__init__`, `_missing_` and `__eq__` of the user's classes
         raise read_at(f"[{len(items)}]", error) from None
     return items
@@ -47,7 +49,10 @@ def of_list(item: Converter, label: str) -> Converter:
             raise mismatch(value, "a list")
         return _encoded_items(item, value, depth)
 
-    return Converter(encode, lambda data: _decoded_items(item, data, "a list"), (list,), ARRAY, label, (list, tuple))
+    def decode(data: Any, steps: Steps) -> Any:
+        return _decoded_items(item, data, steps, "a list")
+
+    return Converter(encode, decode, (list,), ARRAY, label, (list, tuple))
 
 
 def of_set(kind: type, item: Converter, label: str) -> Converter:
@@ -59,8 +64,8 @@ def of_set(kind: type, item: Converter, label: str) -> Converter:
         # The order of a set differs from process to process, and its bytes must not.
         return sorted(_encoded_items(item, value, depth), key=_canonical)
 
-    def decode(data: Any) -> Any:
-        return kind(_decoded_items(item, data, "a list of a set's members"))
+    def decode(data: Any, steps: Steps) -> Any:
+        return filled(kind, _decoded_items(item, data, steps, "a list of a set's members"), steps)
 
     return Converter(encode, decode, (kind,), ARRAY, label, (set, frozenset))
 
@@ -77,8 +82,8 @@ def of_tuple(item: Converter, label: str) -> Converter:
             raise mismatch(value, "a tuple")
         return _encoded_items(item, value, depth)
 
-    def decode(data: Any) -> Any:
-        return tuple(_decoded_items(item, data, "a list of a tuple's items"))
+    def decode(data: Any, steps: Steps) -> Any:
+        return tuple(_decoded_items(item, data, steps, "a list of a tuple's items"))
 
     return Converter(encode, decode, (tuple,), ARRAY, label, (tuple, list))
 
@@ -99,13 +104,14 @@ def of_places(places: list[Converter], label: str) -> Converter:
             raise at(f"[{len(items)}]", error) from None
         return items
 
-    def decode(data: Any) -> Any:
+    def decode(data: Any, steps: Steps) -> Any:
         if type(data) is not list or len(data) != len(places):
             raise misfit(data, f"a list of {len(places)}")
+        steps.take(len(data))
         items: list[Any] = []
         try:
             for place, element in zip(places, data, strict=True):
-                items.append(place.decode(element))
+                items.append(place.decode(element, steps))
         except BaseException as error:  # noqa: BLE001 - as above
             raise read_at(f"[{len(items)}]", error) from None
         return tuple(items)
@@ -129,32 +135,49 @@ def of_mapping(key: Converter, item: Converter, label: str) -> Converter:
                 pairs[_encode_key(key, name)] = item.encode(element, depth + 1)
             except BaseException as error:  # noqa: BLE001 - as above
                 raise at(step(name), error) from None
+        if len(pairs) != len(value):
+            raise Refusal("two of its keys are written as the same text", "Annotate the keys with one type.")
         return pairs
 
-    def decode(data: Any) -> Any:
+    def decode(data: Any, steps: Steps) -> Any:
         if type(data) is not dict:
             raise misfit(data, "an object")
-        pairs: dict[Any, Any] = {}
-        for number, (name, element) in enumerate(data.items(), 1):
-            try:
-                pairs[_decode_key(key, name)] = item.decode(element)
-            except BaseException as error:  # noqa: BLE001 - as above
-                raise read_at(entry(number), error) from None
-        return pairs
+        return _decoded_pairs(key, item, data, steps)
 
     return Converter(encode, decode, (dict,), frozenset({"object"}), label, (Mapping,))
+
+
+def _decoded_pairs(key: Converter, item: Converter, data: dict[str, Any], steps: Steps) -> dict[Any, Any]:
+    steps.take(len(data))
+    # The hashes of texts are a secret of the process.
+    crowds = None if key is SCALARS[str] or len(data) <= CROWD else Crowds(steps)
+    pairs: dict[Any, Any] = {}
+    read = 0
+    try:
+        for text, element in data.items():
+            name = _decode_key(key, text, steps)
+            mark = 0 if crowds is None else crowds.meet(name)
+            before = len(pairs)
+            pairs[name] = item.decode(element, steps)
+            if crowds is not None and len(pairs) > before:
+                crowds.grow(mark)
+            read += 1
+    except BaseException as error:  # noqa: BLE001 - as above
+        raise read_at(entry(read + 1), error) from None
+    return pairs
 
 
 def _encode_key(key: Converter, value: Any) -> str:
     written = key.encode(value, 0)
     if type(written) is int:
+        check_digits(written)
         return str(written)
     if type(written) is not str:
         raise Refusal(f"{short(value)} can not be the key of a JSON object", "Use text, whole numbers or ids.")
     return written
 
 
-def _decode_key(key: Converter, text: str) -> Any:
-    if "int" in key.shapes and text.removeprefix("-").isdecimal():
-        return key.decode(int(text))
-    return key.decode(text)
+def _decode_key(key: Converter, text: str, steps: Steps) -> Any:
+    if "int" in key.shapes and len(text) <= MAX_INT_DIGITS and text.removeprefix("-").isdecimal():
+        return key.decode(int(text), steps)
+    return key.decode(text, steps)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import enum
+import threading
 import types
 import typing
 from typing import Any
@@ -17,7 +18,18 @@ from durable.kernel import containers, records
 from durable.kernel.choices import of_enum, of_literal
 from durable.kernel.hints import Unresolved, label
 from durable.kernel.scalars import ANY_SHAPE, NONE, SCALARS, SHAPE_OF, Converter, native
-from durable.kernel.unwritable import ANNOTATE, USE_PLAIN, Refusal, is_lazy, misfit, mismatch, unknown, worked_out
+from durable.kernel.steps import Steps
+from durable.kernel.unwritable import (
+    ANNOTATE,
+    USE_PLAIN,
+    Refusal,
+    is_lazy,
+    misfit,
+    mismatch,
+    unknown,
+    unreadable,
+    worked_out,
+)
 
 UNANNOTATED = native(ANNOTATE)
 _made: dict[Any, Converter] = {}
@@ -66,12 +78,32 @@ def _make_plain(hint: Any) -> Converter:  # noqa: PLR0911 - one return a kind of
     if isinstance(hint, typing.NewType):
         return converter(hint.__supertype__)
     if hasattr(hint, "__value__"):  # a `type` alias of Python 3.12
-        return converter(hint.__value__)
+        return _of_alias(hint)
     if hint in SCALARS:
         return SCALARS[hint]
     if isinstance(hint, type):
         return _make_class(hint, (), label(hint))
     return _refusing(hint)
+
+
+class _Open(threading.local):
+    """The aliases whose converters this thread is making."""
+
+    def __init__(self) -> None:
+        self.aliases: set[Any] = set()
+
+
+_open = _Open()
+
+
+def _of_alias(alias: Any) -> Converter:
+    if alias in _open.aliases:
+        return _refusing(f"{label(alias)} (an alias that contains itself; use a dataclass)")
+    _open.aliases.add(alias)
+    try:
+        return converter(alias.__value__)
+    finally:
+        _open.aliases.discard(alias)
 
 
 def _make_class(kind: Any, arguments: tuple[Any, ...], name: str) -> Converter:  # noqa: PLR0911 - as above
@@ -107,7 +139,7 @@ def _refusing(hint: Any) -> Converter:
     def encode(value: Any, depth: int) -> Any:
         raise unknown(value, USE_PLAIN)
 
-    def decode(data: Any) -> Any:
+    def decode(data: Any, steps: Steps) -> Any:
         raise Refusal(f"values annotated as {name} can not be read back", USE_PLAIN)
 
     kinds = (hint,) if isinstance(hint, type) else ()
@@ -138,11 +170,11 @@ def _told_apart_by_shape(members: list[Converter], name: str) -> Converter:
     def encode(value: Any, depth: int) -> Any:
         return _encode_one_of(members, value, depth, name)[1]
 
-    def decode(data: Any) -> Any:
+    def decode(data: Any, steps: Steps) -> Any:
         member = by_shape.get(SHAPE_OF[type(data)])
         if member is None:
             raise misfit(data, f"one of {name}")
-        return member.decode(data)
+        return member.decode(data, steps)
 
     return _of_members(encode, decode, members, frozenset(by_shape), name)
 
@@ -155,22 +187,55 @@ def _told_apart_by_tag(members: list[Converter], plain: list[Converter], name: s
         member, written = _encode_one_of(members, value, depth + 1, name)
         return written if member is NONE else {member.label: written}
 
-    def decode(data: Any) -> Any:
+    def decode(data: Any, steps: Steps) -> Any:
         if data is None and NONE in members:
             return None
         if type(data) is dict and len(data) == 1:
             tag, inner = next(iter(data.items()))
             if tag in tags:
-                return tags[tag].decode(inner)
-        # Written before the annotation became a union: whichever member can read it, in a fixed order.
-        for member in plain:
-            try:
-                return member.decode(data)
-            except Refusal:
-                continue
-        raise misfit(data, f"one of {name}")
+                return tags[tag].decode(inner, steps)
+        return _read_untagged(_candidates(plain, data, steps), data, steps, name)
 
     return _of_members(encode, decode, members, frozenset({"object"}), name)
+
+
+def _read_untagged(candidates: list[Converter], data: Any, steps: Steps, name: str) -> Any:
+    """Data from a sender who knows no tags, or from before the annotation became a union."""
+    if len(candidates) == 1:
+        return candidates[0].decode(data, steps)
+    for member in candidates:
+        try:
+            return member.decode(data, steps)
+        except BaseException as error:  # the user's classes; the next member may read it
+            unreadable(error)
+            if steps.are_spent:
+                raise
+    raise misfit(data, f"one of {name}")
+
+
+def _candidates(members: list[Converter], data: Any, steps: Steps) -> list[Converter]:
+    """The members that may read untagged data, by its fields: those first that leave the fewest of them unread.
+
+    Only members that nothing tells apart from outside are left to be tried one after the other. To try all was to read
+    a tree of records again with each of its levels.
+    """
+    named: list[tuple[int, Converter]] = []
+    fitting: list[tuple[int, Converter]] = []
+    for member in members:
+        if not member.may_read(data):
+            continue
+        fields = member.fields() if type(data) is dict and member.fields is not None else []
+        steps.take(len(fields))
+        if any(needed and name not in data for name, _, needed in fields):
+            continue
+        there = [item.may_read(data[name]) for name, item, _ in fields if name in data]
+        unread = len(data) - len(there) if type(data) is dict else int(ANY_SHAPE in member.shapes)
+        named.append((unread, member))
+        if all(there):
+            fitting.append((unread, member))
+    # Where one alone has the names, it says best what is wrong with the values.
+    found = fitting or (named if len(named) == 1 else [])
+    return [member for _, member in sorted(found, key=lambda pair: pair[0])]
 
 
 def _of_members(encode: Any, decode: Any, members: list[Converter], shapes: frozenset[str], name: str) -> Converter:

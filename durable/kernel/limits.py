@@ -53,3 +53,16 @@ MAX_TRACEBACK: Final = 20_000
 
 MAX_REASON_LENGTH: Final = 1_000
 """Characters of a reason that an operator or caller gives."""
+
+MAX_STORED_DEPTH: Final = MAX_PAYLOAD_DEPTH + 20
+"""Levels of nesting that are read: those that may be written, and what arguments and unions are wrapped in."""
+
+MAX_INT_DIGITS: Final = 4_300
+"""Digits of a whole number: Python's own limit, also where the process has lifted it. The time to convert one grows
+faster than its digits."""
+
+DECODE_STEPS: Final = 100_000
+"""Values, fields and comparisons that one decode may look at, however small the payload is."""
+
+DECODE_STEPS_PER_VALUE: Final = 32
+"""So many more for each value in a payload that needs them."""

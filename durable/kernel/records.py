@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from durable.errors.showing import class_name, clean, shown
-from durable.kernel.failure import for_log, interrupts
+from durable.kernel.failure import for_log
 from durable.kernel.hints import resolved
 from durable.kernel.limits import MAX_PAYLOAD_DEPTH
 from durable.kernel.scalars import Converter, too_deep
-from durable.kernel.unwritable import Refusal, a, at, misfit, mismatch, read_at, step
+from durable.kernel.steps import Steps
+from durable.kernel.unwritable import Refusal, a, at, misfit, mismatch, read_at, step, unreadable
 
 Fields = Mapping[str, tuple[Any, bool]]
 """Name to (annotation, whether it must be there)."""
@@ -78,7 +79,7 @@ def of_typed_dict(kind: Any, label: str, maker: Maker) -> Converter:
             raise Refusal(f"{kind.__name__} has no key {shown(stray)}", "Declare it, or leave it out.")
         return written
 
-    return Converter(encode, _reader(kind, plan, dict), (dict,), frozenset({"object"}), label, (dict,))
+    return _record(encode, _reader(kind, plan, dict), dict, plan, label)
 
 
 class _Plan:
@@ -117,18 +118,24 @@ def _of_attributes(kind: Any, plan: _Plan, label: str) -> Converter:
             raise at(step(name), error) from None
         return written
 
-    return Converter(encode, _reader(kind, plan, kind), (kind,), frozenset({"object"}), label, (kind,))
+    return _record(encode, _reader(kind, plan, kind), kind, plan, label)
 
 
-def _reader(kind: Any, plan: _Plan, build: Callable[..., Any]) -> Callable[[Any], Any]:
-    def decode(data: Any) -> Any:
+def _record(encode: Any, decode: Any, kind: type, plan: _Plan, label: str) -> Converter:
+    return Converter(encode, decode, (kind,), frozenset({"object"}), label, (kind,), fields=plan.fields)
+
+
+def _reader(kind: Any, plan: _Plan, build: Callable[..., Any]) -> Callable[[Any, Steps], Any]:
+    def decode(data: Any, steps: Steps) -> Any:
         if type(data) is not dict:
             raise misfit(data, f"the object of {a(kind.__name__)}")
         read: dict[str, Any] = {}
-        for name, item, needed in plan.fields():
+        fields = plan.fields()
+        steps.take(len(fields))
+        for name, item, needed in fields:
             if name in data:
                 try:
-                    read[name] = item.decode(data[name])
+                    read[name] = item.decode(data[name], steps)
                 except BaseException as error:  # noqa: BLE001 - as above
                     raise read_at(step(name), error) from None
             elif needed:
@@ -136,8 +143,7 @@ def _reader(kind: Any, plan: _Plan, build: Callable[..., Any]) -> Callable[[Any]
         try:
             return build(**read)
         except BaseException as error:  # __init__ and __post_init__ are the user's code
-            if interrupts(error):
-                raise
+            unreadable(error)  # raises what says nothing about the fields
             problem = f"{kind.__name__} refused its stored fields by {clean(class_name(type(error)))}"
             raise Refusal(problem, "Let it accept them.", cause=for_log(error)) from error
 

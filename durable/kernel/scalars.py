@@ -7,14 +7,15 @@ import enum
 import math
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from durable.errors.showing import class_name
-from durable.kernel.limits import MAX_PAYLOAD_DEPTH
+from durable.kernel.limits import MAX_INT_DIGITS, MAX_PAYLOAD_DEPTH
+from durable.kernel.steps import Steps
 from durable.kernel.unwritable import (
     ANNOTATE,
     Refusal,
@@ -45,16 +46,28 @@ SHAPE_OF: dict[type, str] = {
 class Converter:
     """How values of one annotation are written and read.
 
-    `encode(value, depth)` answers JSON natives, `decode(data)` the value; both raise `Refusal`. `types` are the classes
-    of its values, `loose` those that are accepted beside them; `shapes` are the JSON shapes that it writes.
+    `encode(value, depth)` returns JSON natives, `decode(data, steps)` the value; both raise `Refusal`. `types` are the
+    classes of its values, `loose` those that are accepted beside them; `shapes` are the JSON shapes that it writes.
+    `among` are the only data that it reads, if these are few; `fields` are those of a record: name, converter, and
+    whether it must be there. A union chooses by both.
     """
 
     encode: Callable[[Any, int], Any]
-    decode: Callable[[Any], Any]
+    decode: Callable[[Any, Steps], Any]
     types: tuple[type, ...]
     shapes: frozenset[str]
     label: str
     loose: tuple[type, ...] = ()
+    among: Container[tuple[type, Any]] | None = None
+    fields: Callable[[], list[tuple[str, Converter, bool]]] | None = None
+
+    def may_read(self, data: Any) -> bool:
+        """Whether the data, seen from outside, is such as this reads. Looks at nothing inside of it."""
+        kind = type(data)
+        shape = SHAPE_OF[kind]
+        if self.among is not None and shape not in ("array", "object"):
+            return (kind, data) in self.among
+        return shape in self.shapes or ANY_SHAPE in self.shapes or (shape == "int" and "float" in self.shapes)
 
 
 def too_deep() -> Refusal:
@@ -132,7 +145,17 @@ def finite(value: float) -> float:
     raise Refusal(f"{value!r} is not a number that JSON knows", "Use None, or a text, for 'not a number'.")
 
 
-def as_is(data: Any) -> Any:
+def check_digits(number: int) -> None:
+    """Refuse a whole number that is too long to be converted to text and back."""
+    if not -TOO_LONG < number < TOO_LONG:
+        raise Refusal(f"a whole number of more than {MAX_INT_DIGITS:,} digits", "Pass it as bytes.")
+
+
+TOO_LONG = 10**MAX_INT_DIGITS
+"""The first whole number that is not carried."""
+
+
+def as_is(data: Any, steps: Steps) -> Any:
     """Reading natives: nothing to do."""
     return data
 
@@ -147,7 +170,7 @@ def _encode_str(value: Any, depth: int) -> Any:
     raise mismatch(value, "text")
 
 
-def _decode_str(data: Any) -> Any:
+def _decode_str(data: Any, steps: Steps) -> Any:
     if type(data) is str:
         return data
     raise misfit(data, "text")
@@ -161,7 +184,7 @@ def _encode_int(value: Any, depth: int) -> Any:
     raise mismatch(value, "a whole number")
 
 
-def _decode_int(data: Any) -> Any:
+def _decode_int(data: Any, steps: Steps) -> Any:
     if type(data) is int:
         return data
     raise misfit(data, "a whole number")
@@ -181,10 +204,16 @@ def _encode_float(value: Any, depth: int) -> Any:
     raise mismatch(value, "a number")
 
 
-def _decode_float(data: Any) -> Any:
-    if type(data) is float or type(data) is int:
-        return float(data)
-    raise misfit(data, "a number")
+def _decode_float(data: Any, steps: Steps) -> Any:
+    if type(data) is not float and type(data) is not int:
+        raise misfit(data, "a number")
+    try:
+        number = float(data)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise misfit(data, "a number that a float can hold")
+    return number
 
 
 def _encode_bool(value: Any, depth: int) -> Any:
@@ -193,7 +222,7 @@ def _encode_bool(value: Any, depth: int) -> Any:
     raise mismatch(value, "True or False")
 
 
-def _decode_bool(data: Any) -> Any:
+def _decode_bool(data: Any, steps: Steps) -> Any:
     if type(data) is bool:
         return data
     raise misfit(data, "true or false")
@@ -205,7 +234,7 @@ def _encode_none(value: Any, depth: int) -> Any:
     raise mismatch(value, "None")
 
 
-def _decode_none(data: Any) -> Any:
+def _decode_none(data: Any, steps: Steps) -> Any:
     if data is None:
         return None
     raise misfit(data, "null")
@@ -225,10 +254,10 @@ def _text(data: Any, wanted: str) -> str:
     return data
 
 
-def _decode_decimal(data: Any) -> Any:
+def _decode_decimal(data: Any, steps: Steps) -> Any:
     try:
         number = Decimal(_text(data, "the text of a Decimal"))
-    except InvalidOperation:
+    except (ArithmeticError, ValueError):
         raise misfit(data, "the text of a Decimal") from None
     if not number.is_finite():
         raise misfit(data, "the text of a finite Decimal")
@@ -253,17 +282,18 @@ def _encode_time(value: Any, depth: int) -> Any:
     raise mismatch(value, "a time")
 
 
-def _from_iso(kind: type[date | time], wanted: str) -> Callable[[Any], Any]:
-    def decode(data: Any) -> Any:
+def _from_iso(kind: type[date | time], wanted: str) -> Callable[[Any, Steps], Any]:
+    def decode(data: Any, steps: Steps) -> Any:
         try:
             return kind.fromisoformat(_text(data, wanted))
-        except ValueError:
+        except (ArithmeticError, ValueError):
             raise misfit(data, wanted) from None
 
     return decode
 
 
-_SPAN = re.compile(r"(-?)P(\d+)DT(\d+)(?:\.(\d{6}))?S")
+# No more digits than the longest span has: they are converted.
+_SPAN = re.compile(r"(-?)P([0-9]{1,10})DT([0-9]{1,6})(?:\.([0-9]{6}))?S")
 
 
 def _encode_timedelta(value: Any, depth: int) -> Any:
@@ -274,7 +304,7 @@ def _encode_timedelta(value: Any, depth: int) -> Any:
     return f"{sign}P{span.days}DT{span.seconds}{fraction}S"
 
 
-def _decode_timedelta(data: Any) -> Any:
+def _decode_timedelta(data: Any, steps: Steps) -> Any:
     found = _SPAN.fullmatch(_text(data, "a span such as P1DT2S"))
     if found is None:
         raise misfit(data, "a span such as P1DT2S")
@@ -291,7 +321,7 @@ def _encode_uuid(value: Any, depth: int) -> Any:
     raise mismatch(value, "a UUID")
 
 
-def _decode_uuid(data: Any) -> Any:
+def _decode_uuid(data: Any, steps: Steps) -> Any:
     try:
         return uuid.UUID(_text(data, "the text of a UUID"))
     except ValueError:
@@ -304,7 +334,7 @@ def _encode_bytes(value: Any, depth: int) -> Any:
     raise mismatch(value, "bytes")
 
 
-def _decode_bytes(data: Any) -> Any:
+def _decode_bytes(data: Any, steps: Steps) -> Any:
     try:
         return base64.b64decode(_text(data, "base64 text"), validate=True)
     except ValueError:  # binascii.Error is one, too

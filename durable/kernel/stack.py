@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
@@ -16,6 +17,19 @@ SHALLOW: Final = 150
 def on_shallow_stack(work: Callable[..., T], *args: Any) -> T:
     """Call `work` here, or, when this stack is deep already, in a thread of its own that is waited for."""
     return _in_thread(work, args) if _is_deep() else work(*args)
+
+
+def with_room(work: Callable[..., T], *args: Any) -> T:
+    """Call `work`, and where it exhausts a stack that was deep already, again in a thread of its own: then a
+    `RecursionError` is the work's and not the caller's. `work` has to change nothing.
+    """
+    try:
+        return work(*args)
+    except RecursionError:
+        if not _is_deep():
+            raise
+    result: T = _in_thread(copy_context().run, (work, *args))
+    return result
 
 
 def _is_deep() -> bool:

@@ -40,7 +40,8 @@ class Refusal(Exception):
 def refusal_of(error: BaseException) -> Refusal:
     """What an error means that came while a value was read: itself, or a refusal of a value whose code raised it.
 
-    Raises it again when it says nothing about the value: no memory, no stack, or Ctrl-C.
+    Raises it again when it says nothing about the value: no memory, no stack, or Ctrl-C. Whether the stack was the
+    caller's fault is for `endless` to say, which stands where the reading began.
     """
     if type(error) is Refusal:
         return error
@@ -51,6 +52,13 @@ def refusal_of(error: BaseException) -> Refusal:
         "Pass plain values, or make its own methods and properties raise nothing.",
         cause=for_log(error),
     )
+
+
+def endless(error: BaseException) -> BaseException:
+    """The same, or a refusal in place of a `RecursionError` of one who had all the stack there is (`with_room`)."""
+    if not is_a(error, RecursionError):
+        return error
+    return Refusal("its own code calls itself without end", "Pass plain values.", cause=for_log(error))
 
 
 def unreadable(error: BaseException) -> Refusal:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import pytest
 
@@ -11,6 +13,7 @@ from durable.errors import KeyInvalid, OptionInvalid, PayloadError
 from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments
 from tests import hostile
+from tests.kernel.kinds import Tree
 
 CODEC = JsonCodec()
 
@@ -66,14 +69,73 @@ def test_a_field_that_raises_is_named(end: type[BaseException]) -> None:
     assert type(refused.value.__cause__).__name__ == end.__name__
 
 
-@pytest.mark.parametrize("error", [MemoryError(), RecursionError()])
-def test_what_says_nothing_about_the_value_passes(error: BaseException) -> None:
-    class Full(list[Any]):
-        def __iter__(self) -> Any:
-            raise error
+class Full(list[Any]):
+    """A list that raises when it is read."""
 
-    with pytest.raises(type(error)):
+    error: BaseException = MemoryError()
+
+    def __iter__(self) -> Any:
+        raise self.error
+
+
+def test_what_says_nothing_about_the_value_passes() -> None:
+    with pytest.raises(MemoryError):
         CODEC.encode({"full": Full([1])}, path="value")
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_value_whose_own_code_has_no_end_is_refused_however_deep_the_caller_stands(
+    monkeypatch: pytest.MonkeyPatch, *, deep: bool
+) -> None:
+    monkeypatch.setattr(Full, "error", RecursionError())
+    monkeypatch.setattr(Endless, "ends", False)
+
+    def check() -> None:
+        for act in (
+            lambda: CODEC.encode({"full": Full([1])}, path="value"),
+            lambda: CODEC.decode('{"name":"a"}', Endless, path="value"),
+            lambda: encode_arguments(take, (Full([1]),), {}, codec=CODEC, workflow_id=NOWHERE.workflow_id),
+            lambda: decode_arguments(take_endless, '{"it":{"name":"a"}}', codec=CODEC, workflow_id=NOWHERE.workflow_id),
+        ):
+            with pytest.raises(PayloadError, match="calls itself without end"):
+                act()
+
+    at_depth(check, 400 if deep else 0)
+
+
+def test_deep_data_is_read_however_deep_the_caller_stands() -> None:
+    stored = '{"name":"","children":[' * 45 + '{"name":"leaf"}' + "]}" * 45
+    read: list[Tree] = []
+    at_depth(lambda: read.append(CODEC.decode(stored, Tree, path="value")), 850)
+    leaf = read[0]
+    for _ in range(45):
+        leaf = leaf.children[0]
+    assert leaf.name == "leaf"
+
+
+def at_depth(act: Callable[[], None], frames: int) -> None:
+    """Act with so many frames more on the stack."""
+    if frames:
+        at_depth(act, frames - 1)
+    else:
+        act()
+
+
+@dataclass
+class Endless:
+    """It calls itself without end when it is made, while it has none."""
+
+    name: str
+    ends: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.ends:
+            self.__post_init__()
+
+
+@activity(name="hostile.take_endless")
+def take_endless(it: Endless) -> None:
+    """Take what has no end."""
 
 
 def test_a_stored_value_that_its_class_refuses_by_an_exit_is_no_exit(monkeypatch: pytest.MonkeyPatch) -> None:
