@@ -33,15 +33,17 @@ class ReadAttempt:
     traceback: str
     note: str = ""
 
-    def error(self) -> SafeString:
+    def error(self, space: payloads.Space) -> SafeString:
         """The error in words, with its traceback folded away."""
-        said = self.words or wording.cause(self.cause)
+        said, is_all = space.take(self.words or wording.cause(self.cause))
+        if not is_all:
+            said = format_html("{}…", said)
         if self.note:
             return format_html('{}<span class="durable-quiet durable-below">{}</span>', said, self.note)
         if not self.traceback:
             return format_html("{}", said)
         return format_html(
-            "{}<details><summary>{}</summary>{}</details>", said, _("Traceback"), payloads.block(self.traceback)
+            "{}<details><summary>{}</summary>{}</details>", said, _("Traceback"), payloads.block(self.traceback, space)
         )
 
 

@@ -21,7 +21,6 @@ from durable.admin.room import ROWS_SHOWN, Page
 from durable.conf import settings
 from durable.errors import StoreUnavailable
 from durable.flow import redrive as redriving
-from durable.kernel.birthplace import arguments
 from durable.logs import get_logger
 from durable.models import OutboxRow, Redrive, Workflow
 from durable.outcomes import OutboxStatus, RedriveMode
@@ -35,12 +34,12 @@ logger = get_logger("durable.admin")
 def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
     """Reads what the page shows: a fixed number of statements, each bounded."""
     now = clock.host_now()
-    seen = payloads.visibility(request)
+    seen, space = payloads.visibility(request), payloads.Space()
     parts: list[Part] = [
         Facts(_("At a glance"), _facts(room, row, now)),
-        attempts_table(row, failures.visibility(request)),
+        attempts_table(row, failures.visibility(request), space),
         _redrives(row),
-        Text(_("Input"), payloads.payload(_input(row, seen), seen, arguments(row.workflow_id, row.activity))),
+        Text(_("Input"), payloads.payload(_input(room, row, seen), seen, space)),
     ]
     badges: list[object] = [wording.outbox_status(row.status, paused=row.paused)]
     is_dead = row.status == OutboxStatus.FAILED
@@ -52,11 +51,12 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
         badges=badges,
         parts=parts,
         buttons=_buttons(room, request, row),
+        space=space,
         notes=[_explained(row)] if is_dead or not any(action.allowed(request) for action in ACTIONS.values()) else [],
     )
 
 
-def attempts_table(row: Any, seen: failures.Visibility) -> Table:
+def attempts_table(row: Any, seen: failures.Visibility, space: payloads.Space) -> Table:
     """Every failed attempt and delivery, the newest first, at most so many."""
     rows = attempts.failed_attempts().filter(outbox_row=row.pk).order_by("-number", "-pk")
     failed = attempts.read(rows[: ROWS_SHOWN + 1], seen)
@@ -67,7 +67,7 @@ def attempts_table(row: Any, seen: failures.Visibility) -> Table:
             [
                 wording.number(attempt.number),
                 wording.cause(attempt.cause),
-                attempt.error(),
+                attempt.error(space),
                 wording.plain(attempt.worker),
                 wording.moment(attempt.started_at),
                 wording.moment(attempt.ended_at),
@@ -132,11 +132,12 @@ def _facts(room: Room, row: Any, now: datetime) -> list[Fact]:
     return facts
 
 
-def _input(row: Any, seen: payloads.Visibility) -> str | None:
+def _input(room: Room, row: Any, seen: payloads.Visibility) -> payloads.Stored | None:
     if seen is not payloads.Visibility.SHOWN:
         return None
-    rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk)
-    return rows.values_list("input", flat=True).first()
+    rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
+    found = rows.annotate(**payloads.columns("input")).first()
+    return payloads.stored(found, "input", room.birthplace(row, "input"), room.payload_address(row, "input"))
 
 
 def _redrives(row: Any) -> Table:

@@ -25,6 +25,7 @@ from durable.admin.dead_letter_filters import FILTERS, searched
 from durable.admin.dead_letter_page import letter_page
 from durable.admin.room import Page, Room, on_the_list, outside_transactions
 from durable.admin.telling import in_brackets
+from durable.kernel.birthplace import Birthplace, arguments
 from durable.models import DeadLetter, FailedAttempt, Workflow
 
 
@@ -32,6 +33,7 @@ class DeadLetterAdmin(Room):
     """Dead letters: activities that nobody will try again unless somebody decides so."""
 
     heavy = ("input", "options", "last_heartbeat")
+    payload_columns = ("input",)
     ordering = ("-dead_lettered_at", "-pk")
     list_display = ("activity_shown", "why", "tries", "failed", "workflow_shown")
     list_filter: ClassVar[Any] = FILTERS
@@ -139,6 +141,10 @@ class DeadLetterAdmin(Room):
         """The list, with the bar of actions for those who may take one."""
         more = {"across": True, "bulk_list_url": self.bulk_list_address()}
         return super().changelist_view(request, {**more, **(extra_context or {})})
+
+    def birthplace(self, row: Any, column: str) -> Birthplace:
+        """Of its arguments."""
+        return arguments(row.workflow_id, row.activity)
 
     def page(self, request: HttpRequest, row: Any) -> Page:
         return letter_page(self, request, row)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlencode
@@ -15,11 +14,11 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from durable.admin import failures, payloads, wording
+from durable.admin import downloads, failures, payloads, wording
 from durable.admin.sentences import sentence, tone
 from durable.conf import settings
 from durable.kernel import birthplace
-from durable.kernel.birthplace import Birthplace
+from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.kernel.events import DIGEST_KEY, EventType
 from durable.models import Event, OutboxRow
 
@@ -50,8 +49,8 @@ class Entry:
     tone: str
     at: SafeString
     sentence: str
-    data: str
-    traceback: str
+    data: SafeString
+    traceback: SafeString
     characters: str
     too_long: bool
 
@@ -81,7 +80,11 @@ class HistoryPage:
 
 
 def history_page(
-    request: HttpRequest, workflow: Any, seen: payloads.Visibility, told: failures.Visibility
+    request: HttpRequest,
+    workflow: Any,
+    seen: payloads.Visibility,
+    told: failures.Visibility,
+    space: payloads.Space,
 ) -> HistoryPage:
     """The page of the history that the address asks for; an address that asks nonsense gets the first one.
 
@@ -97,7 +100,7 @@ def history_page(
         low, high = start, min(start + EVENTS_SHOWN - 1, _LAST_SEQ)
     events = _events(workflow.pk).filter(seq__gte=low, seq__lte=high).order_by("-seq" if newest else "seq")
     records = list(events.values_list("seq", "type", "ordinal", "recorded_at", "characters", "text"))
-    entries = _entries(workflow, records, seen, told)
+    entries = _entries(workflow, records, seen, told, space)
     last = workflow.last_seq
     if newest:
         onward, back, end = low - 1, high + EVENTS_SHOWN, min(EVENTS_SHOWN, last)
@@ -128,14 +131,44 @@ def history_page(
     return HistoryPage(entries, order, place, links, turn_around)
 
 
-def single_event(workflow: Any, seq: int, seen: payloads.Visibility, told: failures.Visibility) -> Entry | None:
-    """One event with its data whole, or `None`."""
-    if seq > _LAST_SEQ:
-        return None
-    events: QuerySet[Any] = Event.objects.using(settings.database_alias).filter(workflow_id=workflow.pk, seq=seq)
-    events = events.annotate(text=Cast("data", TextField())).annotate(characters=Length("text"))
+def single_event(
+    workflow: Any,
+    seq: int,
+    seen: payloads.Visibility,
+    told: failures.Visibility,
+    space: payloads.Space,
+    address: str,
+) -> Entry | None:
+    """One event with its data, or `None`. Of longer data than a page loads, the beginning of the payload alone: all of
+    that is at `address`.
+    """
+    events = _events(workflow.pk, payloads.LOADED_CHARACTERS).filter(seq=min(seq, _LAST_SEQ + 1))
     record = events.values_list("seq", "type", "ordinal", "recorded_at", "characters", "text").first()
-    return _entries(workflow, [record], seen, told)[0] if record else None
+    if record is None:
+        return None
+    entry = _entries(workflow, [record], seen, told, space)[0]
+    return replace(entry, data=_beginning(workflow, seq, seen, space, address)) if entry.too_long else entry
+
+
+def _beginning(workflow: Any, seq: int, seen: payloads.Visibility, space: payloads.Space, address: str) -> SafeString:
+    found, born = None, NOWHERE
+    if seen is payloads.Visibility.SHOWN:
+        events = one_event(workflow.pk, seq)
+        born = birthplace_of_event(workflow, seq)
+        expression = downloads.payload_within("data")
+        found = events.only("pk").annotate(**payloads.of_expression("payload", expression)).first()
+    return payloads.payload(payloads.stored(found, "payload", born, address), seen, space)
+
+
+def birthplace_of_event(workflow: Any, seq: int) -> Birthplace:
+    """Where the payload of an event was made."""
+    return downloads.birthplace_within(one_event(workflow.pk, seq), "data", single=workflow.single)
+
+
+def one_event(workflow_id: Any, seq: int) -> QuerySet[Any]:
+    """The event of a workflow with this number, if there is one."""
+    events: QuerySet[Any] = Event.objects.using(settings.database_alias)
+    return events.filter(workflow_id=workflow_id, seq=min(seq, _LAST_SEQ + 1))
 
 
 def block_report(workflow: Any) -> Mapping[str, Any]:
@@ -148,7 +181,7 @@ def block_report(workflow: Any) -> Mapping[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _events(workflow_id: Any) -> QuerySet[Any]:
+def _events(workflow_id: Any, shown: int = DATA_SHOWN) -> QuerySet[Any]:
     """Events of a workflow with their data as raw text where it is short, and its length."""
     return (
         Event.objects.using(settings.database_alias)
@@ -156,7 +189,7 @@ def _events(workflow_id: Any) -> QuerySet[Any]:
         .annotate(characters=Length(Cast("data", TextField())))
         .annotate(
             text=Case(
-                When(characters__lte=DATA_SHOWN, then=Cast(F("data"), TextField())),
+                When(characters__lte=shown, then=Cast(F("data"), TextField())),
                 default=None,
                 output_field=TextField(null=True),
             )
@@ -165,7 +198,11 @@ def _events(workflow_id: Any) -> QuerySet[Any]:
 
 
 def _entries(
-    workflow: Any, records: Sequence[Any], seen: payloads.Visibility, told: failures.Visibility
+    workflow: Any,
+    records: Sequence[Any],
+    seen: payloads.Visibility,
+    told: failures.Visibility,
+    space: payloads.Space,
 ) -> list[Entry]:
     names = _activity_names(workflow, records)
     entries = []
@@ -181,8 +218,8 @@ def _entries(
                 tone=tone(event_type),
                 at=wording.moment(recorded_at),
                 sentence=sentence(event_type, data, ordinal=ordinal, activity=name),
-                data=shown,
-                traceback=traceback,
+                data=payloads.block(shown, space) if shown else SafeString(""),
+                traceback=payloads.block(traceback, space) if traceback else SafeString(""),
                 characters=wording.number(characters or 0),
                 too_long=text is None,
             )
@@ -216,7 +253,10 @@ def _shown(
     places: Mapping[str, Birthplace] = {}
     if isinstance(data, dict):
         places = birthplace.within(data, workflow.pk, ordinal=ordinal, single=workflow.single)
-    return json.dumps(payloads.opened(data, seen, places), indent=2, ensure_ascii=False), traceback
+    try:
+        return payloads.indented(payloads.opened(data, seen, places)), traceback
+    except RecursionError:  # nested as deeply as Python can read it, and no deeper
+        return _("Not shown: it is nested too deeply."), traceback
 
 
 def _activity_names(workflow: Any, records: Sequence[Any]) -> dict[int, str]:

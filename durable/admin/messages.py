@@ -5,22 +5,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from django.contrib import admin
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.admin import failures, payloads, wording
+from durable.admin import downloads, failures, payloads, wording
 from durable.admin.parts import Fact, Facts, Text
 from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
 from durable.conf import settings
 from durable.kernel import birthplace
-from durable.kernel.birthplace import Birthplace
+from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.kernel.events import MessageKind
 from durable.models import Message, Workflow
 
@@ -86,6 +88,7 @@ class MessageAdmin(Room):
     """Messages that no turn has taken yet. A turn that takes one removes it and records an event."""
 
     heavy = ("payload",)
+    payload_columns = ("payload",)
     list_display = ("kind_shown", "state", "ordinal_shown", "due", "arrived", "workflow_shown")
     list_filter = (KindFilter, ParkedFilter, WorkflowFilter)
     empty_text = gettext_lazy("Nothing waits for a workflow: every message was taken.")
@@ -120,16 +123,24 @@ class MessageAdmin(Room):
     def workflow_shown(self, message: Any) -> object:
         return self.short_workflow_link(message.workflow_id)
 
+    def file(self, row: Any, column: str) -> HttpResponseBase | None:
+        """The payload in its envelope as a file."""
+        rows = Message.objects.using(settings.database_alias).filter(pk=row.pk)
+        born = downloads.birthplace_within(rows, column, single=False)
+        return downloads.answer(rows, downloads.payload_within(column), f"message-{row.pk}.json", born)
+
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts and its payload."""
         now = clock.host_now()
-        seen = payloads.visibility(request)
-        text = None
+        seen, space = payloads.visibility(request), payloads.Space()
+        given = None
         if seen is payloads.Visibility.SHOWN:
-            rows = Message.objects.using(settings.database_alias).filter(pk=row.pk)
-            text = rows.values_list("payload", flat=True).first()
-            if row.kind == MessageKind.FAILED and text:
-                text = _without_texts(text, failures.visibility(request))
+            rows = Message.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
+            found = rows.annotate(**payloads.columns("payload")).first()
+            given = payloads.stored(found, "payload", NOWHERE, self.payload_address(row, "payload"))
+            if row.kind == MessageKind.FAILED and given is not None and given.is_whole:
+                text = _without_texts(given.text, failures.visibility(request))
+                given = replace(given, text=text, characters=len(text))
         return Page(
             title=_("%(kind)s, message %(id)s") % {"kind": wording.message_kind(row.kind), "id": row.pk},
             subtitle=_("message"),
@@ -147,8 +158,9 @@ class MessageAdmin(Room):
                         Fact(_("Sent only once under"), wording.plain(row.dedup)),
                     ],
                 ),
-                Text(_("Payload"), payloads.envelope(text or "", seen, partial(_places, row))),
+                Text(_("Payload"), payloads.envelope(given, seen, space, partial(_places, row))),
             ],
+            space=space,
         )
 
 

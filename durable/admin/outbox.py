@@ -8,9 +8,10 @@ from typing import Any
 
 from django.contrib import admin
 from django.db.models import QuerySet, TextField
-from django.db.models.functions import Cast
+from django.db.models.functions import Cast, Left
 from django.http import HttpRequest
 from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -21,10 +22,11 @@ from durable.admin.parts import Fact, Facts, Part, Text
 from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
 from durable.admin.work_items import cancel_words
 from durable.conf import settings
-from durable.kernel.birthplace import arguments, heartbeat
+from durable.kernel.birthplace import Birthplace, arguments, heartbeat
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import OutboxStatus
 
+_OPTIONS_SHOWN = 2_000
 _DISPATCH_KEY = re.compile(r"(?P<workflow>[0-9a-fA-F-]{32,36}):(?P<lease>\d{1,9}):(?P<ordinal>\d{1,9})", re.ASCII)
 
 _STATES: dict[str, tuple[Any, list[str]]] = {
@@ -54,6 +56,7 @@ class OutboxRowAdmin(Room):
     """Activities that workflows have staged for dispatch."""
 
     heavy = ("input", "options", "last_heartbeat")
+    payload_columns = ("input", "last_heartbeat")
     list_display = ("activity_shown", "status_shown", "attempts_shown", "next_try", "queue_shown", "workflow_shown")
     list_filter = (StateFilter, WorkflowFilter)
     search_fields = ("workflow",)
@@ -99,30 +102,39 @@ class OutboxRowAdmin(Room):
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts, the delivery that is out, what it left behind, and its payloads."""
         now = clock.host_now()
-        seen = payloads.visibility(request)
+        seen, space = payloads.visibility(request), payloads.Space()
         stored = self._stored(row, seen)
         item = WorkItem.objects.using(settings.database_alias).filter(pk=row.pk).defer("heartbeat").first()
         parts: list[Part] = [Facts(_("Activity"), self._facts(row, stored, now))]
         if item is not None:
             parts.append(self._delivery(item, now))
         parts += [
-            attempts_table(row, failures.visibility(request)),
-            Text(_("Input"), payloads.payload(stored.get("input"), seen, arguments(row.workflow_id, row.activity))),
-            Text(
-                _("Last heartbeat"),
-                payloads.payload(stored.get("last_heartbeat"), seen, heartbeat(row.workflow_id, row.ordinal)),
-            ),
+            attempts_table(row, failures.visibility(request), space),
+            Text(_("Input"), self._payload(row, stored, "input", seen, space)),
+            Text(_("Last heartbeat"), self._payload(row, stored, "last_heartbeat", seen, space)),
         ]
-        return Page(title=row.activity, subtitle=_("outbox row"), badges=[self.status_shown(row)], parts=parts)
+        badges = [self.status_shown(row)]
+        return Page(title=row.activity, subtitle=_("outbox row"), badges=badges, parts=parts, space=space)
 
-    def _stored(self, row: Any, seen: payloads.Visibility) -> dict[str, Any]:
-        """The heavy columns as raw text; payloads only for those who may see them."""
-        wanted: list[str] = ["input", "last_heartbeat"] if seen is payloads.Visibility.SHOWN else []
-        rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk)
-        rows = rows.annotate(options_text=Cast("options", TextField()))
-        return rows.values("options_text", *wanted).first() or {}
+    def _stored(self, row: Any, seen: payloads.Visibility) -> Any:
+        """The heavy columns as raw text; payloads only for those who may see them. None: the row has just gone."""
+        wanted = payloads.columns(*self.payload_columns) if seen is payloads.Visibility.SHOWN else {}
+        rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
+        return rows.annotate(options_text=Left(Cast("options", TextField()), _OPTIONS_SHOWN), **wanted).first()
 
-    def _facts(self, row: Any, stored: dict[str, Any], now: Any) -> list[Fact]:
+    def birthplace(self, row: Any, column: str) -> Birthplace:
+        """Of its arguments, or its heartbeat."""
+        if column == "input":
+            return arguments(row.workflow_id, row.activity)
+        return heartbeat(row.workflow_id, row.ordinal)
+
+    def _payload(
+        self, row: Any, stored: Any, name: str, seen: payloads.Visibility, space: payloads.Space
+    ) -> SafeString:
+        given = payloads.stored(stored, name, self.birthplace(row, name), self.payload_address(row, name))
+        return payloads.payload(given, seen, space)
+
+    def _facts(self, row: Any, stored: Any, now: Any) -> list[Fact]:
         facts = [
             Fact(_("Workflow"), self.workflow_link(row.workflow_id)),
             Fact(_("Place in the history"), wording.place_in_history(row)),
@@ -149,7 +161,7 @@ class OutboxRowAdmin(Room):
             facts.append(Fact(_("Redriven"), wording.number(row.redrive_count)))
         if row.discarded_at:
             facts.append(Fact(_("Discarded"), wording.moment(row.discarded_at)))
-        options = stored.get("options_text")
+        options = getattr(stored, "options_text", None)
         if options and options != "{}":
             facts.append(Fact(_("Options"), format_html('<span class="durable-id">{}</span>', options)))
         return facts

@@ -1,24 +1,41 @@
-"""Who may see payloads, and how they are shown: always escaped, always bounded, readable whatever they hold."""
+"""Who may see payloads, and how they are shown: always escaped, always bounded, readable whatever they hold.
+
+A page has room for so many bytes of payloads and tracebacks in all, see `Space`; what finds none is cut, says so, and
+can be downloaded.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from django.db.models import TextField
+from django.db.models.functions import Cast, Left, Length
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from durable.admin.wording import NOTHING, number, read_json
 from durable.conf import settings
 from durable.kernel.birthplace import NOWHERE, PAYLOAD_KEYS, Birthplace
+from durable.kernel.codec import JsonCodec
 from durable.kernel.events import DIGEST_KEY
 
 SHOWN_CHARACTERS = 20_000
 """More than this of one payload is not put on a page; a browser can show it, a person does not read it."""
+
+LOADED_CHARACTERS = 100_000
+"""More than this of one payload is not loaded for a page, and not taken apart."""
+
+PAGE_BYTES = 256 * 1024
+"""What all payloads, failures and tracebacks of a page take of its HTML, at most."""
+
+_LONGEST = 6
+"""Bytes of HTML that one character takes at most, as in `&quot;`."""
 
 DIGEST = "digest"
 """Stands for arguments, and is for those who may see them."""
@@ -48,36 +65,156 @@ def visibility(request: HttpRequest) -> Visibility:
     return Visibility.NO_PERMISSION
 
 
-def readable(text: str, born: Birthplace) -> str:
-    """A stored payload for reading: unwrapped by the codec, and indented where it is JSON. Else as it is stored."""
+@dataclass(slots=True)
+class Space:
+    """The room that a page has left for payloads, failures and tracebacks. One for each page, used in its order."""
+
+    left: int = PAGE_BYTES
+    is_full: bool = False
+
+    def take(self, text: str) -> tuple[SafeString, bool]:
+        """The beginning of a text as HTML, as far as it is shown, and whether that is all of it."""
+        kept = text[:SHOWN_CHARACTERS]
+        html = escape(kept)
+        size = len(html.encode("utf-8", "replace"))
+        if size > self.left:
+            self.is_full = True
+            kept = kept[: self.left // _LONGEST]
+            html = escape(kept)
+            size = len(html.encode("utf-8", "replace"))
+        self.left -= size
+        return html, len(kept) == len(text)
+
+    @property
+    def note(self) -> str:
+        """What the page says of itself once something found no room on it."""
+        if not self.is_full:
+            return ""
+        return _(
+            "There is more than this page has room for. What was cut says so, and can be seen or downloaded whole."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A payload as it is stored: its beginning, how many characters there are, and where it was made.
+
+    `address` is where all of it can be downloaded.
+    """
+
+    text: str
+    characters: int
+    born: Birthplace
+    address: str
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of it was loaded."""
+        return len(self.text) >= self.characters
+
+
+def columns(*names: str) -> dict[str, Any]:
+    """Annotations for a query of rows whose payloads are shown: see `stored`."""
+    found: dict[str, Any] = {}
+    for name in names:
+        found |= of_expression(name, Cast(name, TextField()))
+    return found
+
+
+def of_expression(name: str, expression: Any) -> dict[str, Any]:
+    """The same for one payload that is no column."""
+    return {f"{name}_beginning": Left(expression, LOADED_CHARACTERS), f"{name}_characters": Length(expression)}
+
+
+def stored(row: Any, name: str, born: Birthplace, address: str) -> Stored | None:
+    """A payload of a row that was read with `columns`. None: there is none, or it was not read."""
+    text = getattr(row, f"{name}_beginning", None)
+    return None if text is None else Stored(text, getattr(row, f"{name}_characters"), born, address)
+
+
+def is_plain() -> bool:
+    """Whether payloads are stored as they are read, so that a part of one can be read by itself."""
+    return type(settings.codec()).unwrap is JsonCodec.unwrap
+
+
+def unwrapped(text: str, born: Birthplace) -> str:
+    """A stored payload as its codec reads it, or as it is stored where that fails."""
     try:
         opened = settings.codec().unwrap(text, born)
     except BaseException:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
-        opened = text
+        return text
+    return opened if isinstance(opened, str) else text
+
+
+def readable(text: str, born: Birthplace) -> str:
+    """A stored payload for reading: unwrapped by the codec, and indented where it is JSON, as far as a page shows it.
+    Else as it is stored.
+    """
+    opened = unwrapped(text, born)
+    if len(opened) > LOADED_CHARACTERS:
+        return opened
     try:
-        return json.dumps(json.loads(opened), indent=2, ensure_ascii=False)
+        return indented(json.loads(opened))
     except (ValueError, RecursionError):
-        return opened if isinstance(opened, str) else text
+        return opened
 
 
-def block(text: str) -> SafeString:
-    """Text as it is, in a box of its own; cut where nobody reads on."""
-    if len(text) <= SHOWN_CHARACTERS:
-        return format_html('<pre class="durable-text">{}</pre>', text)
-    note = _("Cut: these are the first %(shown)s of %(all)s characters.") % {
-        "shown": number(SHOWN_CHARACTERS),
-        "all": number(len(text)),
-    }
-    return format_html(
-        '<pre class="durable-text">{}</pre><p class="durable-quiet">{}</p>', text[:SHOWN_CHARACTERS], note
-    )
+def indented(data: Any) -> str:
+    """JSON for reading, no more of it than a page shows: indentation makes a deep payload a thousand times longer.
+    Raises `RecursionError` for what is nested too deeply.
+    """
+    pieces: list[str] = []
+    size = 0
+    for piece in json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(data):
+        pieces.append(piece)
+        size += len(piece)
+        if size > SHOWN_CHARACTERS:
+            break
+    return "".join(pieces)
 
 
-def payload(text: str | None, seen: Visibility, born: Birthplace) -> SafeString:
-    """A payload column as HTML. Callers that may not show it do not select it either, and pass `None`."""
+def block(text: str, space: Space, *, whole: Stored | None = None) -> SafeString:
+    """Text as it is, in a box of its own; cut where nobody reads on, and where the page has no room. `whole` is the
+    payload that the text is read from, if it is one.
+    """
+    html, is_all = space.take(text)
+    box = format_html('<pre class="durable-text">{}</pre>', html) if html or is_all else SafeString("")
+    if is_all and (whole is None or whole.is_whole):
+        return box
+    characters = number(len(text) if whole is None else whole.characters)
+    note = _("Cut: only the beginning of %(all)s characters is shown.") % {"all": characters}
+    if not html:
+        note = _("Cut: the page has no room for these %(all)s characters.") % {"all": characters}
+    return format_html('{}<p class="durable-quiet">{}{}</p>', box, note, _way_to(whole))
+
+
+def payload(given: Stored | None, seen: Visibility, space: Space) -> SafeString:
+    """A payload as HTML. Callers that may not show it do not select it either, and pass `None`."""
     if seen is not Visibility.SHOWN:
         return format_html('<span class="durable-quiet">{}</span>', seen.note)
-    return NOTHING if text is None else block(readable(text, born))
+    if given is None:
+        return NOTHING
+    if given.is_whole:
+        return block(readable(given.text, given.born), space, whole=given)
+    return _part(given, space)
+
+
+def _part(given: Stored, space: Space) -> SafeString:
+    """Of a longer payload than is loaded, the beginning, if that can be read by itself."""
+    if is_plain() and DIGEST_KEY not in given.text:
+        return block(given.text, space, whole=given)
+    return _unshown(given)
+
+
+def _unshown(given: Stored) -> SafeString:
+    note = _("Not shown: it has %(all)s characters.") % {"all": number(given.characters)}
+    return format_html('<p class="durable-quiet">{}{}</p>', note, _way_to(given))
+
+
+def _way_to(whole: Stored | None) -> SafeString:
+    if whole is None or not whole.address:
+        return SafeString("")
+    return format_html(' <a href="{}">{}</a>', whole.address, _("Download all of it"))
 
 
 def opened(data: Any, seen: Visibility, places: Mapping[str, Birthplace]) -> Any:
@@ -99,14 +236,23 @@ def _opened_value(key: str, value: Any, seen: Visibility, places: Mapping[str, B
     return opened(value, seen, places)
 
 
-def envelope(text: str, seen: Visibility, place: Callable[[Mapping[str, Any]], Mapping[str, Birthplace]]) -> SafeString:
+def envelope(
+    given: Stored | None,
+    seen: Visibility,
+    space: Space,
+    place: Callable[[Mapping[str, Any]], Mapping[str, Birthplace]],
+) -> SafeString:
     """A message's data as HTML. `place` finds the birthplaces of the payloads in it."""
-    if seen is not Visibility.SHOWN:
-        return format_html('<span class="durable-quiet">{}</span>', seen.note)
-    data = read_json(text)
-    if not isinstance(data, dict):
-        return block(text)
-    return block(json.dumps(opened(data, seen, place(data)), indent=2, ensure_ascii=False))
+    if seen is not Visibility.SHOWN or given is None:
+        return payload(given, seen, space)
+    if not given.is_whole:  # it cannot be taken apart, and may hold what is not to be seen
+        return _unshown(given)
+    data = read_json(given.text)
+    try:
+        text = indented(opened(data, seen, place(data))) if isinstance(data, dict) else given.text
+    except RecursionError:
+        text = given.text
+    return block(text, space, whole=given)
 
 
 def _opened_payload(value: Any, seen: Visibility, born: Birthplace) -> Any:
@@ -114,7 +260,9 @@ def _opened_payload(value: Any, seen: Visibility, born: Birthplace) -> Any:
         return seen.note
     if not isinstance(value, str):
         return value
-    text = readable(value, born)
+    text = unwrapped(value, born)
+    if len(text) > LOADED_CHARACTERS:
+        return text
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
@@ -14,16 +14,18 @@ from django.core.exceptions import PermissionDenied
 from django.db import connections, transaction
 from django.db.models import Model, QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, reverse
+from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from durable.admin import wording
+from durable.admin import downloads, payloads, wording
 from durable.admin.keys import read_key
 from durable.admin.keyset import KeysetChangeList
 from durable.admin.parts import Button, Part
 from durable.conf import settings
+from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.models import Workflow
 
 if TYPE_CHECKING:
@@ -42,7 +44,9 @@ def on_the_list(action_location: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a row's page shows: a heading with a quiet line below it, what can be done, notes, and the parts."""
+    """What a row's page shows: a heading with a quiet line below it, what can be done, notes, and the parts. `space` is
+    what they have left of the page's room.
+    """
 
     title: str
     subtitle: str
@@ -50,16 +54,18 @@ class Page:
     parts: Sequence[Part]
     buttons: Sequence[Button] = ()
     notes: Sequence[object] = ()
+    space: payloads.Space = field(default_factory=payloads.Space)
 
 
 class Room(_Base):
     """Rows that can be looked at. Nobody adds, changes or deletes here, superusers included: any other method is 403.
 
     `heavy` names the columns that a list never selects: payloads, results, tracebacks, and stored JSON, which may not
-    even decode.
+    even decode. `payload_columns` are those that hold a payload: it can be downloaded.
     """
 
     heavy: ClassVar[tuple[str, ...]] = ()
+    payload_columns: ClassVar[tuple[str, ...]] = ()
     page_template = "durable/admin/row.html"
     change_list_template = "admin/durable/change_list.html"
     empty_text: ClassVar[Any] = ""
@@ -119,7 +125,7 @@ class Room(_Base):
         if found is None:
             return self.not_there(request, object_id)
         page = self.page(request, found)
-        context = {"page": page, **self.more_context(request, found), **(extra_context or {})}
+        context = {"page": page, **self.more_context(request, found, page), **(extra_context or {})}
         return self.answer(request, self.page_template, page.title, context)
 
     def not_there(self, request: HttpRequest, object_id: str) -> HttpResponse:
@@ -156,9 +162,40 @@ class Room(_Base):
         """The parts of a row's page."""
         raise NotImplementedError
 
-    def more_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
+    def more_context(self, request: HttpRequest, row: Any, page: Page) -> dict[str, Any]:
         """What a room's own template needs beside the parts."""
         return {}
+
+    def get_urls(self) -> list[URLPattern]:
+        """Beside the usual addresses, one for each payload as a file."""
+        if not self.payload_columns:
+            return super().get_urls()
+        view = self.admin_site.admin_view(self.payload_view)
+        name = f"{self.opts.app_label}_{self.opts.model_name}_payload"
+        return [path("<path:object_id>/payload/<slug:column>/", view, name=name), *super().get_urls()]
+
+    def payload_view(self, request: HttpRequest, object_id: str, column: str) -> HttpResponseBase:
+        """A payload of a row as a file."""
+        downloads.only_for_viewers(request)
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        row = self.get_object(request, unquote(object_id)) if column in self.payload_columns else None
+        return (None if row is None else self.file(row, column)) or self.not_there(request, object_id)
+
+    def file(self, row: Any, column: str) -> HttpResponseBase | None:
+        """A payload of a row as a file, or `None` if it has none."""
+        rows = self.model._default_manager.using(settings.database_alias).filter(pk=row.pk)
+        filename = f"{self.opts.model_name}-{row.pk}-{column}.json"
+        return downloads.answer(rows, downloads.payload_column(column), filename, self.birthplace(row, column))
+
+    def birthplace(self, row: Any, column: str) -> Birthplace:
+        """Where a payload of a row was made."""
+        return NOWHERE
+
+    def payload_address(self, row: Any, column: str) -> str:
+        """Where a payload of a row can be downloaded."""
+        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_payload"
+        return reverse(name, args=[quote(str(row.pk)), column], current_app=self.admin_site.name)
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         """The room's own search, by what has an index; the whole term is one term."""

@@ -16,6 +16,7 @@ from durable.admin.parts import Fact, Facts, Text
 from durable.admin.room import Page, Room, WorkflowFilter
 from durable.conf import settings
 from durable.kernel import birthplace
+from durable.kernel.birthplace import Birthplace
 from durable.models import OutboxRow, WorkItem
 
 
@@ -32,6 +33,7 @@ class WorkItemAdmin(Room):
     """Deliveries in the hands of workers. A row exists from the claim until the delivery has ended."""
 
     heavy = ("heartbeat",)
+    payload_columns = ("heartbeat",)
     list_display = ("row_shown", "state", "worker_shown", "held_until", "cancel", "workflow_shown")
     list_filter = (WorkflowFilter,)
     empty_text = gettext_lazy("No activity is being worked on at the moment.")
@@ -62,14 +64,20 @@ class WorkItemAdmin(Room):
     def workflow_shown(self, item: Any) -> object:
         return self.short_workflow_link(item.workflow_id)
 
+    def birthplace(self, row: Any, column: str) -> Birthplace:
+        """Of the heartbeat of its activity."""
+        rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk)
+        return birthplace.heartbeat(row.workflow_id, rows.values_list("ordinal", flat=True).first() or 0)
+
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts, and the details of its last heartbeat."""
-        seen = payloads.visibility(request)
-        heartbeat = ordinal = None
+        seen, space = payloads.visibility(request), payloads.Space()
+        heartbeat = None
         if seen is payloads.Visibility.SHOWN:
-            items = WorkItem.objects.using(settings.database_alias).filter(pk=row.pk)
-            heartbeat, ordinal = items.values_list("heartbeat", "outbox_row__ordinal").first() or (None, None)
-        born = birthplace.heartbeat(row.workflow_id, ordinal or 0)
+            rows = WorkItem.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
+            found = rows.annotate(**payloads.columns("heartbeat")).first()
+            address = self.payload_address(row, "heartbeat")
+            heartbeat = payloads.stored(found, "heartbeat", self.birthplace(row, "heartbeat"), address)
         return Page(
             title=_("Delivery of outbox row %(id)s") % {"id": row.pk},
             subtitle=_("work item"),
@@ -87,9 +95,7 @@ class WorkItemAdmin(Room):
                         Fact(_("Failed deliveries"), wording.of(row.delivery_failures, row.delivery_budget)),
                     ],
                 ),
-                Text(
-                    _("Last heartbeat"),
-                    payloads.payload(heartbeat, seen, born),
-                ),
+                Text(_("Last heartbeat"), payloads.payload(heartbeat, seen, space)),
             ],
+            space=space,
         )

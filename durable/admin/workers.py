@@ -63,8 +63,8 @@ class WorkerAdmin(Room):
     def queues_shown(self, row: Any) -> str:
         queues = wording.read_json(row.queues_text)
         if isinstance(queues, list):
-            return ", ".join(str(queue) for queue in queues) or _("all")
-        return str(row.queues_text or _("all"))
+            return wording.shortened(", ".join(str(queue) for queue in queues), 500) or _("all")
+        return wording.shortened(str(row.queues_text or _("all")), 500)
 
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts, and the deliveries that it holds."""

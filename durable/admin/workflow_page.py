@@ -27,7 +27,6 @@ from durable.admin.work_items import cancel_words
 from durable.admin.workflow_verbs import buttons
 from durable.conf import settings
 from durable.errors import ConfigurationError, NotRegistered
-from durable.kernel import birthplace
 from durable.kernel.registry import registry
 from durable.models import DeadLetter, Message, OutboxRow, Workflow, WorkItem
 from durable.outcomes import OutboxStatus
@@ -38,16 +37,21 @@ if TYPE_CHECKING:
 
 _WAITED_FOR = [OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value, OutboxStatus.FAILED.value]
 _TIMERS_SHOWN = 20
+_UNREADABLE_SHOWN = 1_000
+_REASON_SHOWN = 4_000
 
 
 class WorkflowPage:
     """Reads what a workflow's page shows: a fixed number of statements, each bounded."""
 
-    def __init__(self, room: Room, request: HttpRequest, workflow: Any, seen: payloads.Visibility) -> None:
+    def __init__(
+        self, room: Room, request: HttpRequest, workflow: Any, seen: payloads.Visibility, space: payloads.Space
+    ) -> None:
         self.room = room
         self.workflow = workflow
         self.seen = seen
         self.failures = failures.visibility(request)
+        self.space = space
         self.now = clock.host_now()
 
     @staticmethod
@@ -58,7 +62,7 @@ class WorkflowPage:
             "timers_text": Cast("timers", TextField()),
         }
         if seen is payloads.Visibility.SHOWN:
-            texts |= {"input_text": Cast("input", TextField()), "result_text": Cast("result", TextField())}
+            texts |= payloads.columns("input", "result")
         return rows.filter(pk=workflow_id).annotate(**texts).first()
 
     def page(self, request: HttpRequest) -> Page:
@@ -71,11 +75,9 @@ class WorkflowPage:
         failure = wording.read_json(row.failure_text)
         if row.failure_text and row.failure_text != "null":
             parts.append(self._failure(failure))
-        born = birthplace.arguments(row.pk, row.type)
-        parts.append(Text(_("Input"), payloads.payload(getattr(row, "input_text", None), self.seen, born)))
+        parts.append(Text(_("Input"), self._payload("input")))
         if row.closed_at is not None:
-            born = birthplace.result(row.pk, 1 if row.single else None)
-            parts.append(Text(_("Result"), payloads.payload(getattr(row, "result_text", None), self.seen, born)))
+            parts.append(Text(_("Result"), self._payload("result")))
         parts += [self._pending_work(), self._messages()]
         return Page(
             title=row.type,
@@ -84,7 +86,13 @@ class WorkflowPage:
             parts=parts,
             buttons=buttons(self.room, request, row),
             notes=[self._links(request)],
+            space=self.space,
         )
+
+    def _payload(self, name: str) -> SafeString:
+        born = self.room.birthplace(self.workflow, name)
+        given = payloads.stored(self.workflow, name, born, self.room.payload_address(self.workflow, name))
+        return payloads.payload(given, self.seen, self.space)
 
     def _links(self, request: HttpRequest) -> object:
         """Ways on from here: to its dead letters, and to how far it is if it is the app's own work."""
@@ -99,7 +107,8 @@ class WorkflowPage:
 
     def history(self, request: HttpRequest) -> dict[str, Any]:
         """The page of the history that the address asks for."""
-        return {"history": history_page(request, self.workflow, self.seen, self.failures), "workflow": self.workflow}
+        history = history_page(request, self.workflow, self.seen, self.failures, self.space)
+        return {"history": history, "workflow": self.workflow}
 
     def _facts(self) -> list[Fact]:
         row = self.workflow
@@ -139,7 +148,7 @@ class WorkflowPage:
     def _timers(self) -> object:
         timers = wording.read_json(self.workflow.timers_text)
         if not isinstance(timers, list):
-            return wording.plain(self.workflow.timers_text)
+            return wording.plain(wording.shortened(self.workflow.timers_text or "", _UNREADABLE_SHOWN))
         due = sorted(
             moment
             for timer in timers
@@ -165,11 +174,14 @@ class WorkflowPage:
     def _blocked(self) -> Facts:
         shown = self.failures is failures.Visibility.SHOWN
         report = block_report(self.workflow)
-        facts = [Fact(_("Why"), self.workflow.blocked_reason if shown else self.failures.note)]
+        why = wording.shortened(self.workflow.blocked_reason, _REASON_SHOWN)
+        facts = [Fact(_("Why"), why if shown else self.failures.note)]
         if shown and report.get("recorded") is not None:
-            facts.append(Fact(_("Expected (in the history)"), str(report["recorded"])))
+            facts.append(
+                Fact(_("Expected (in the history)"), wording.shortened(str(report["recorded"]), _REASON_SHOWN))
+            )
         if shown and report.get("asked") is not None:
-            facts.append(Fact(_("Found (in today's code)"), str(report["asked"])))
+            facts.append(Fact(_("Found (in today's code)"), wording.shortened(str(report["asked"]), _REASON_SHOWN)))
         if report.get("position") is not None:
             facts.append(Fact(_("At event"), wording.place(report["position"])))
         if self.workflow.blocked_version:
@@ -183,13 +195,16 @@ class WorkflowPage:
         if self.failures is not failures.Visibility.SHOWN:
             named = failure_words(failures.readable(failure, self.failures))
             note = format_html('<span class="durable-quiet">{}</span>', self.failures.note)
-            return Text(_("Failure"), format_html("{}{}", payloads.block(named), note) if named else note)
+            return Text(_("Failure"), format_html("{}{}", payloads.block(named, self.space), note) if named else note)
         words = failure_words(failure) or str(self.workflow.failure_text)
         traceback = str(failure.get("traceback") or "") if isinstance(failure, dict) else ""
-        body: SafeString = payloads.block(words)
+        body: SafeString = payloads.block(words, self.space)
         if traceback:
             body = format_html(
-                "{}<details><summary>{}</summary>{}</details>", body, _("Traceback"), payloads.block(traceback)
+                "{}<details><summary>{}</summary>{}</details>",
+                body,
+                _("Traceback"),
+                payloads.block(traceback, self.space),
             )
         return Text(_("Failure"), body)
 
@@ -226,7 +241,7 @@ class WorkflowPage:
             attempts.delivery_words(row),
             attempts.next_try(row, self.now),
             self._holder(item, self.now),
-            wording.NOTHING if error is None else error.error(),
+            wording.NOTHING if error is None else error.error(self.space),
         ]
 
     def _holder(self, item: WorkItem | None, now: datetime) -> object:

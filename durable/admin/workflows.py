@@ -12,19 +12,21 @@ from django.contrib.admin.utils import unquote
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.admin import failures, payloads, wording
-from durable.admin.history import single_event
+from durable.admin import downloads, failures, payloads, wording
+from durable.admin.history import birthplace_of_event, one_event, single_event
 from durable.admin.keys import read_key
 from durable.admin.room import ChoiceFilter, Page, Room, on_the_list, outside_transactions
 from durable.admin.workflow_page import WorkflowPage, dead_letters_of
 from durable.admin.workflow_verbs import VERBS, ask
 from durable.conf import settings
+from durable.kernel.birthplace import Birthplace, arguments, result
 from durable.kernel.registry import registry
 from durable.models import Workflow
 from durable.outcomes import WorkflowStatus
@@ -97,6 +99,7 @@ class WorkflowAdmin(Room):
     """Workflows: what runs, what ended and how, and what is blocked."""
 
     heavy = ("input", "result", "failure", "timers")
+    payload_columns = ("input", "result")
     page_template = "durable/admin/workflow.html"
     list_display = ("type_shown", "status_shown", "key_shown", "created", "queue_shown")
     list_filter = (StatusFilter, BlockedFilter, TypeFilter)
@@ -152,10 +155,16 @@ class WorkflowAdmin(Room):
         return WorkflowPage.find(self.get_queryset(request), workflow_id, payloads.visibility(request))
 
     def page(self, request: HttpRequest, row: Any) -> Page:
-        return WorkflowPage(self, request, row, payloads.visibility(request)).page(request)
+        return WorkflowPage(self, request, row, payloads.visibility(request), payloads.Space()).page(request)
 
-    def more_context(self, request: HttpRequest, row: Any) -> dict[str, Any]:
-        return WorkflowPage(self, request, row, payloads.visibility(request)).history(request)
+    def birthplace(self, row: Any, column: str) -> Birthplace:
+        """Of its arguments, or its result."""
+        if column == "input":
+            return arguments(row.pk, row.type)
+        return result(row.pk, 1 if row.single else None)
+
+    def more_context(self, request: HttpRequest, row: Any, page: Page) -> dict[str, Any]:
+        return WorkflowPage(self, request, row, payloads.visibility(request), page.space).history(request)
 
     def get_urls(self) -> list[URLPattern]:
         """Beside the usual addresses, one for each event, and the question before each verb.
@@ -169,7 +178,10 @@ class WorkflowAdmin(Room):
             for verb in VERBS
         ]
         event = path("<str:object_id>/event/<int:seq>/", wrap(self.event_view), name=f"{name}_event")
-        return outside_transactions([event, *verbs, *super().get_urls()])
+        payload = path(
+            "<str:object_id>/event/<int:seq>/payload/", wrap(self.event_payload_view), name=f"{name}_event_payload"
+        )
+        return outside_transactions([event, payload, *verbs, *super().get_urls()])
 
     def verb_view(self, request: HttpRequest, object_id: str, verb: str) -> HttpResponse:
         """One of the verbs on one workflow: GET asks, POST does it."""
@@ -204,14 +216,30 @@ class WorkflowAdmin(Room):
         return HttpResponseRedirect(dead_letters_of(self, keys))
 
     def event_view(self, request: HttpRequest, object_id: str, seq: int) -> HttpResponse:
-        """The page of one event with its data whole. What is not there leads back with a message."""
+        """The page of one event with its data. What is not there leads back with a message."""
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
-        seen = payloads.visibility(request)
-        workflow = self.find(request, unquote(object_id))
-        entry = single_event(workflow, seq, seen, failures.visibility(request)) if workflow is not None else None
+        seen, space = payloads.visibility(request), payloads.Space()
+        workflow = self.get_object(request, unquote(object_id))
+        entry = None
+        if workflow is not None:
+            address = self.address(Workflow, "event_payload", workflow.pk, seq)
+            entry = single_event(workflow, seq, seen, failures.visibility(request), space, address)
         if entry is None:
             return self.not_there(request, object_id)
         title = _("Event %(seq)s") % {"seq": wording.number(seq)}
-        context = {"entry": entry, "workflow": workflow, "data": payloads.block(entry.data)}
+        context = {"entry": entry, "workflow": workflow}
         return self.answer(request, "durable/admin/event.html", title, context)
+
+    def event_payload_view(self, request: HttpRequest, object_id: str, seq: int) -> HttpResponseBase:
+        """The payload of one event as a file."""
+        downloads.only_for_viewers(request)
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        workflow = self.get_object(request, unquote(object_id))
+        if workflow is None:
+            return self.not_there(request, object_id)
+        filename = f"event-{workflow.pk}-{seq}.json"
+        born = birthplace_of_event(workflow, seq)
+        found = downloads.answer(one_event(workflow.pk, seq), downloads.payload_within("data"), filename, born)
+        return found or self.not_there(request, object_id)

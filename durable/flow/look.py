@@ -35,6 +35,7 @@ __all__ = [
     "dead_letters_matching",
     "health",
     "history",
+    "history_within",
     "listing",
     "naming",
     "next_due",
@@ -100,16 +101,27 @@ def history(workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list
     return transaction.reading(partial(histories.read, workflow_id=workflow_id, after=after, limit=limit))
 
 
+def history_within(workflow_id: uuid.UUID, *, after: int, limit: int, characters: int) -> tuple[list[Event], bool]:
+    """The same, and no more than have so many characters of data in all (but one, whatever it has), and whether more
+    follow.
+    """
+    number, more = transaction.reading(
+        partial(histories.fitting, workflow_id=workflow_id, after=after, limit=limit, characters=characters)
+    )
+    return (history(workflow_id, after=after, limit=number) if number else []), more
+
+
 def pending(workflow_id: uuid.UUID, *, limit: int = 100) -> list[PendingRow]:
     """A workflow's open activities and dead letters, by ordinal, at most `limit`."""
     return transaction.reading(partial(reads.pending, workflow_id=workflow_id, limit=limit))
 
 
-def unread(workflow_id: uuid.UUID, *, limit: int = 100) -> list[UnreadMessage]:
-    """Signals and requests to cancel that an ended workflow was sent and has not read, oldest first, at most `limit`.
-    A live workflow has none: what waits for it will be read.
+def unread(workflow_id: uuid.UUID, *, limit: int = 100, characters: int = 4_000_000) -> list[UnreadMessage]:
+    """Signals and requests to cancel that an ended workflow was sent and has not read, oldest first, at most `limit`,
+    with the payloads of the first ones that have at most so many characters together. A live workflow has none: what
+    waits for it will be read.
     """
-    return transaction.reading(partial(reads.unread, workflow_id=workflow_id, limit=limit))
+    return transaction.reading(partial(reads.unread, workflow_id=workflow_id, limit=limit, characters=characters))
 
 
 def next_due(queues: Sequence[str] | None) -> timedelta | None:

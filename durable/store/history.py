@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import uuid
 from collections import defaultdict
@@ -84,6 +85,23 @@ def read(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int 
         [sql.param(connection, workflow_id), after],
     )
     return [_event(row) for row in rows]
+
+
+def fitting(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int, limit: int, characters: int
+) -> tuple[int, bool]:
+    """How many of the events behind `after` have so many characters of data in all, `limit` at most, and whether more
+    follow. The first one counts whatever it holds. Reads no data.
+    """
+    rows = sql.fetch(
+        connection,
+        "SELECT LENGTH(e.data) FROM durable_event e WHERE e.workflow_id = %s AND e.seq > %s "
+        f"ORDER BY e.seq LIMIT {int(limit) + 1}",
+        [sql.param(connection, workflow_id), after],
+    )
+    totals = itertools.accumulate(cast(int, length) for (length,) in rows)
+    number = sum(1 for at, total in enumerate(totals) if at < limit and (at == 0 or total <= characters))
+    return number, number < len(rows)
 
 
 def _event(row: tuple[object, ...]) -> Event:

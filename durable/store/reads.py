@@ -176,28 +176,38 @@ def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: i
 
 @dataclass(frozen=True, slots=True)
 class UnreadMessage:
-    """What a caller has sent to a workflow that has ended, and nobody will read unless it is reopened."""
+    """What a caller has sent to a workflow that has ended, and nobody will read unless it is reopened.
+
+    `payload` is None where it was left out; `characters` is how long it is.
+    """
 
     id: int
     kind: str
-    payload: str
+    payload: str | None
     created_at: datetime
+    characters: int
 
 
-def unread(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: int) -> list[UnreadMessage]:
-    """The messages that an ended workflow has kept, in the order in which it would have read them."""
+def unread(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: int, characters: int
+) -> list[UnreadMessage]:
+    """The messages that an ended workflow has kept, in the order in which it would have read them, with the payloads of
+    the first ones, so many characters in all.
+    """
     rows = sql.fetch(
         connection,
-        f"SELECT id, kind, payload, {sql.moment(connection, 'created_at')} FROM durable_message WHERE workflow_id = %s "
+        f"SELECT id, kind, CASE WHEN SUM(LENGTH(payload)) OVER (ORDER BY visible_at, id) <= {int(characters)} "
+        f"THEN payload END, {sql.moment(connection, 'created_at')}, LENGTH(payload) "
+        "FROM (SELECT * FROM durable_message WHERE workflow_id = %s "
         "AND EXISTS (SELECT 1 FROM durable_workflow w WHERE w.id = workflow_id AND w.closed_at IS NOT NULL) "
-        f"ORDER BY visible_at, id LIMIT {int(limit)}",
+        f"ORDER BY visible_at, id LIMIT {int(limit)}) m ORDER BY visible_at, id",
         [sql.param(connection, workflow_id)],
     )
     found = []
-    for row_id, kind, payload, created_at in rows:
+    for row_id, kind, payload, created_at, length in rows:
         moment = moment_from_database(created_at)
         assert moment is not None
-        found.append(UnreadMessage(row_id, kind, payload, moment))
+        found.append(UnreadMessage(row_id, kind, payload, moment, length))
     return found
 
 

@@ -155,7 +155,7 @@ def test_long_data_of_an_event_is_on_a_page_of_its_own_and_not_loaded_with_the_h
 def test_data_beyond_what_a_person_reads_is_cut_and_says_so(root: Client) -> None:
     workflow = factories.WorkflowFactory(input=f'"{"x" * 100_000}"')
     text = words(root, page_of(workflow))
-    assert "Cut: these are the first 20,000 of 100,002 characters." in text
+    assert "Cut: only the beginning of 100,002 characters is shown." in text
     assert "x" * 20_001 not in text
 
 

@@ -101,7 +101,7 @@ def test_a_signal_that_an_ending_workflow_has_not_read_is_listed_and_kept(
     assert workflow(workflow_id).status == status
     assert listed(workflow_id) == [NEWS]
     assert kept(workflow_id) == [("signal", "news", True)]
-    assert [(m.kind, json.loads(m.payload)["name"]) for m in look.unread(workflow_id)] == [("signal", "news")]
+    assert [(m.kind, json.loads(m.payload or "")["name"]) for m in look.unread(workflow_id)] == [("signal", "news")]
     assert due.owners(connection, messages=10, timers=10, starts=10, queues=None) == []
     assert reads.earliest(connection, None) == []
     assert list(prove.contradictions()) == []

@@ -18,6 +18,7 @@ from durable.management.verbs import VERBS
 from durable.management.verbs.answer import Exit, WrongUsage
 from durable.worker import output
 
+_INDENTED_CHARACTERS = 100_000
 _WRONG_USAGE = (WrongUsage, ConfigurationError, UsageError, PayloadError, KeyInvalid)
 
 
@@ -84,7 +85,14 @@ class Command(BaseCommand):
 
 
 def _as_json(data: Any) -> str:
-    return json.dumps(data, indent=2, ensure_ascii=False)
+    """Indented, unless it is long or nested too deeply: a line for each bracket makes a hundred megabytes of one."""
+    text = json.dumps(data, ensure_ascii=False)
+    if len(text) > _INDENTED_CHARACTERS:
+        return text
+    try:
+        return json.dumps(data, indent=2, ensure_ascii=False)
+    except RecursionError:
+        return text
 
 
 def _is_storable(text: str) -> bool:

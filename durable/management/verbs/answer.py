@@ -79,13 +79,15 @@ def plain(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def plain_payload(text: str | None, born: Birthplace) -> Any:
-    """A stored payload as plain JSON, or as the text that stands there when it can not be read."""
+    """A stored payload as plain JSON, or as the text that stands there when it can not be read, or not be written."""
     if text is None:
         return None
     try:
-        return settings.codec().unseal(text, path="payload", birthplace=born)
-    except PayloadError:
+        data = settings.codec().unseal(text, path="payload", birthplace=born)
+        json.dumps(data)
+    except (PayloadError, RecursionError):
         return text
+    return data
 
 
 def plain_failure(failure: Failure | None) -> dict[str, str] | None:

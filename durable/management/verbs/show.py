@@ -28,6 +28,8 @@ from durable.outcomes import Failure, OutboxStatus, Snapshot
 _MOST = 50_000
 _LONGEST = 160
 _MOST_UNREAD = 100
+_MOST_CHARACTERS = 4_000_000
+"""Of stored data that one answer reads: of the history, and of what nobody has read, each."""
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -43,10 +45,10 @@ def _run(options: dict[str, Any]) -> Answer:
         raise WrongUsage(f"--after is {options['after']}; it has to be the number of an event, or 0.")
     found = look.snapshot(workflow_id(options["id"]))
     pending = look.pending(found.id)
-    unread = look.unread(found.id, limit=_MOST_UNREAD + 1)
-    events = look.history(found.id, after=options["after"], limit=options["limit"] + 1)
-    more = len(events) > options["limit"]
-    events = events[: options["limit"]]
+    unread = look.unread(found.id, limit=_MOST_UNREAD + 1, characters=_MOST_CHARACTERS)
+    events, more = look.history_within(
+        found.id, after=options["after"], limit=options["limit"], characters=_MOST_CHARACTERS
+    )
     data = plain(found) | {
         "result": _result(found),
         "failure": plain_failure(found.failure),
@@ -89,12 +91,17 @@ def _plain_unread(message: look.UnreadMessage) -> dict[str, Any]:
         "message": message.id,
         "kind": message.kind,
         "data": _said(message),
+        "characters": message.characters,
         "arrived_at": message.created_at.isoformat(),
     }
 
 
 def _said(message: look.UnreadMessage) -> Any:
-    """What the event would have held, had it been read; of a damaged message, the text that stands there."""
+    """What the event would have held, had it been read; of a damaged message, the text that stands there. None where
+    there was no room for it.
+    """
+    if message.payload is None:
+        return None
     try:
         return hiding.of_event("", json.loads(message.payload))
     except ValueError:
@@ -161,7 +168,7 @@ def _unread_lines(unread: Sequence[look.UnreadMessage]) -> list[str]:
             message.id,
             f"{message.created_at:%Y-%m-%d %H:%M:%S}Z",
             message.kind,
-            _short(_said(message)),
+            f"({message.characters:,} characters)" if message.payload is None else _short(_said(message)),
         )
         for message in unread[:_MOST_UNREAD]
     ]
@@ -190,7 +197,7 @@ def _history_lines(events: Sequence[Event]) -> list[str]:
 
 
 def _short(value: Any) -> str:
-    text = printable(json.dumps(value, ensure_ascii=False))
+    text = printable(json.dumps(value, ensure_ascii=False)[: _LONGEST + 1])
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
