@@ -16,7 +16,7 @@ from durable import clock
 from durable.errors import TokenMissing
 from durable.flow import transaction
 from durable.flow.steps import closing, dead_letters, reporting
-from durable.flow.steps.dead_letters import Death
+from durable.flow.steps.dead_letters import Death, is_held
 from durable.flow.transaction import Patience, Waits
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
@@ -74,9 +74,9 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
 
 
 def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:
-    owners = workflows.lock_first(connection, {e.claim.workflow_id for e in endings if e.claim.single or _is_held(e)})
+    owners = workflows.lock_first(connection, {e.claim.workflow_id for e in endings if e.claim.single or is_held(e)})
     rows: dict[int, LockedRow] = {}
-    if any(_is_held(e) for e in endings):
+    if any(is_held(e) for e in endings):
         rows = outbox.lock(connection, [e.claim.row_id for e in endings])
     else:
         outbox.lock_ids_first(connection, [e.claim.row_id for e in endings])
@@ -93,8 +93,8 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
     if valid:
         _report(valid)
         _close_rows(connection, found, valid)
-        _hand_over(connection, [e for e in valid if not _is_held(e)], owners)
-        held = [e for e in valid if _is_held(e)]
+        _hand_over(connection, [e for e in valid if not is_held(e)], owners)
+        held = [e for e in valid if is_held(e)]
         if held:
             at = clock.database_now(connection)
             dead_letters.bury(connection, [_death(e, owners, rows) for e in held], at=at)
@@ -105,16 +105,8 @@ def _report(endings: Sequence[Ending]) -> None:
     for e in endings:
         if isinstance(e, RetryLater):
             reporting.attempt_failed(e)
-        elif isinstance(e, Failed) and not _is_held(e):
+        elif isinstance(e, Failed) and not is_held(e):
             reporting.activity_failed(e)
-
-
-def _is_held(ending: Ending) -> bool:
-    """Whether spent retries make a dead letter, by the activity's `on_exhausted`, instead of a failure.
-
-    An error that is not retried is the handler's own verdict, and goes to the workflow.
-    """
-    return isinstance(ending, Failed) and ending.spent and ending.claim.options.get("on_exhausted") == "hold"
 
 
 def _death(ending: Ending, owners: dict[uuid.UUID, LockedWorkflow], rows: dict[int, LockedRow]) -> Death:
@@ -135,7 +127,7 @@ def _heeding(ending: Ending, asked_to_cancel: object) -> Ending:
     """After a cancel request no further attempt starts, and nothing waits for staff; a finish that came first
     stands.
     """
-    if asked_to_cancel and (isinstance(ending, RetryLater) or _is_held(ending)):
+    if asked_to_cancel and (isinstance(ending, RetryLater) or is_held(ending)):
         return Cancelled(ending.claim, ending.heartbeat)
     return ending
 
@@ -147,7 +139,7 @@ def _close_rows(connection: BaseDatabaseWrapper, row_ids: Sequence[int], endings
     for e in endings:
         claim = e.claim
         match e:
-            case Failed() if _is_held(e):
+            case Failed() if is_held(e):
                 pass
             case Completed() | Failed():
                 finished.append((claim.row_id, OutboxStatus.DONE, 1, e.heartbeat))

@@ -20,7 +20,7 @@ from durable.flow.steps.faults import PASSING, Fault, classify, forbids_writing,
 from durable.kernel.failure import sentence
 from durable.logs import get_logger
 from durable.outbound import after_commit, aside, holding, release
-from durable.store import unpooled
+from durable.store import sql, unpooled
 from durable.store.sql import LOCK_WAIT
 
 T = TypeVar("T")
@@ -64,6 +64,15 @@ def store_is_away(error: BaseException) -> bool:
 def is_passing(error: BaseException) -> bool:
     """Whether it may succeed when it is tried again, sooner or later."""
     return classify(error) is not Fault.PERMANENT
+
+
+@contextmanager
+def short_waits(wait: str) -> Iterator[None]:
+    """Let the transactions of this block wait for a lock no longer than `wait` ("20ms"). On SQLite the host's busy
+    timeout bounds the wait.
+    """
+    with sql.waiting(wait):
+        yield
 
 
 class Waits(Enum):
@@ -311,7 +320,8 @@ def bound_waits(connection: BaseDatabaseWrapper) -> None:
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute(_LOCK_TIMEOUT)
+            chosen = sql.chosen_wait()
+            cursor.execute(f"SET LOCAL lock_timeout = '{chosen}'" if chosen else _LOCK_TIMEOUT)
 
 
 @contextmanager

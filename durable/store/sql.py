@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -118,10 +120,29 @@ SHORT_LOCK_WAIT = "20ms"
 """The same, where many may be locked and others wait for their turn meanwhile."""
 
 
-def bounding(connection: BaseDatabaseWrapper, wait: str = LOCK_WAIT) -> str:
+_wait: ContextVar[str] = ContextVar("durable_lock_wait", default="")
+
+
+@contextmanager
+def waiting(wait: str) -> Iterator[None]:
+    """Let the transactions of the block wait for a lock no longer than `wait`, as PostgreSQL spells it."""
+    before = _wait.set(wait)
+    try:
+        yield
+    finally:
+        _wait.reset(before)
+
+
+def chosen_wait() -> str:
+    """What `waiting` says here; empty where nothing does."""
+    return _wait.get()
+
+
+def bounding(connection: BaseDatabaseWrapper, wait: str = "") -> str:
     """A column that bounds lock waits from here to the end of the transaction, for a first statement that waits for no
     lock itself: a statement less than setting it beforehand. On SQLite the wait is at BEGIN.
     """
+    wait = wait or chosen_wait() or LOCK_WAIT
     return f"(SELECT set_config('lock_timeout', '{wait}', true))" if is_postgresql(connection) else "NULL"
 
 

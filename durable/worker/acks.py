@@ -12,17 +12,17 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db import Error as DatabaseFault
 from django.db import connections
 
-from durable.flow import abandon, acknowledge, postpone
-from durable.flow.steps.faults import Fault, classify
+from durable.flow import abandon, acknowledge, postpone, probe, transaction
+from durable.flow.steps.faults import Fault, classify, meets_lock
 from durable.kernel.failure import describe, for_log, sentence
 from durable.outcomes import AckOutcome, Cause, Claim, Ending, Failure, GiveBack
 from durable.worker import hygiene
+from durable.worker.aside import Aside, Patience, Pending
 from durable.worker.delivery import Delivery
 from durable.worker.execute import AckFailed, Committed, GiveUp, Outcome, PutOff
 from durable.worker.logs import get_logger, of_claim
@@ -39,28 +39,40 @@ ABANDON_DELAY = timedelta(milliseconds=100)
 LARGEST_BATCH = 500
 
 
-@dataclass(slots=True)
-class _Pending:
-    """An ending on its way into the database."""
+FIRST_LOCK_WAIT, NEXT_LOCK_WAIT = "100ms", "20ms"
+"""How long the first try of an item, and each one after it, waits for a lock: others are due meanwhile."""
 
-    delivery: Delivery
-    outcome: Outcome
-    tries: int = 0
+
+def _nothing(delivery: Delivery) -> None:
+    """Nobody wants to know."""
 
 
 class Acks:
     """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, whatever the end.
 
-    `run` is the thread's body; it ends when `finish` was called and nothing is pending any more.
+    What somebody else has locked beyond its tries is set aside (`set_aside` is called for it) and goes on once the lock
+    is gone (`taken_up`). `run` is the thread's body; it ends when `finish` was called and nothing is pending any more
+    but what is locked.
     """
 
-    def __init__(self, *, ended: Callable[[Delivery, Outcome], None], timing: Timing | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        ended: Callable[[Delivery, Outcome], None],
+        timing: Timing | None = None,
+        set_aside: Callable[[Delivery], None] = _nothing,
+        taken_up: Callable[[Delivery], None] = _nothing,
+    ) -> None:
         self.pulse = Pulse("ack")
         self._ended = ended
+        self._set_aside = set_aside
+        self._taken_up = taken_up
+        self._aside = Aside()
+        self._left = 0
         self._timing = timing or HostTiming()
         self._condition = threading.Condition()
-        self._fresh: deque[_Pending] = deque()
-        self._again: list[tuple[int, int, _Pending]] = []
+        self._fresh: deque[Pending] = deque()
+        self._again: list[tuple[int, int, Pending]] = []
         self._order = itertools.count()
         self._fresh_had_its_turn = False
         self._troubled = False
@@ -75,7 +87,7 @@ class Acks:
     def submit(self, delivery: Delivery, outcome: Outcome) -> None:
         """Hand over the outcome of a delivery."""
         with self._condition:
-            self._fresh.append(_Pending(delivery, outcome))
+            self._fresh.append(Pending(delivery, outcome))
             self._condition.notify_all()
 
     @property
@@ -87,19 +99,25 @@ class Acks:
     def pending(self) -> int:
         """How many outcomes are not written yet."""
         with self._condition:
-            return len(self._fresh) + len(self._again) + self._busy
+            return len(self._fresh) + len(self._again) + self._busy + self._aside.count + self._left
+
+    @property
+    def locked(self) -> int:
+        """How many of them wait for a lock that somebody else holds."""
+        return self._aside.count + self._left
 
     def finish(self, seconds: float) -> int:
         """Write what is pending, then end the thread. Waits `seconds` at most; answers how many were left."""
         with self._condition:
             self._finishing = True
+            self._aside.stop(self._timing.now())
             self._condition.notify_all()
         if self._thread.ident is not None:
             self._thread.join(max(0.0, seconds))
         return self.pending
 
     def run(self) -> None:
-        """Write outcomes until `finish` was asked for and nothing is pending."""
+        """Write outcomes until `finish` was asked for and nothing is pending, or locked for longer than it may be."""
         while batch := self._next():
             self.pulse.begin()
             try:
@@ -125,28 +143,34 @@ class Acks:
 
     # --- what is due ---
 
-    def _next(self) -> list[_Pending]:
-        """Wait for something that is due: all that is fresh as one batch, or the earliest single item."""
+    def _next(self) -> list[Pending]:
+        """Wait for something that is due: all that is fresh as one batch, the earliest single item, or all that is set
+        aside.
+        """
         with self._condition:
             while True:
-                wait = max(0, self._again[0][0] - self._timing.now()) if self._again else None
+                now = self._timing.now()
+                wait = max(0, self._again[0][0] - now) if self._again else None
+                look = self._aside.wait(now)
                 # They take turns when both are due: neither a stream of new work, nor a lock that each single item
                 # runs into, keeps the others from their time.
-                if self._fresh and not (wait == 0 and self._fresh_had_its_turn):
+                if look == 0:
+                    batch = self._aside.take()
+                elif self._fresh and not (wait == 0 and self._fresh_had_its_turn):
                     batch = self._take_fresh()
                     self._fresh_had_its_turn = True
                 elif wait == 0:
                     batch = [heapq.heappop(self._again)[2]]
                     self._fresh_had_its_turn = False
-                elif self._finishing and wait is None:
+                elif self._finishing and wait is None and look is None:
                     return []
                 else:
-                    self._timing.wait(self._condition, wait)
+                    self._timing.wait(self._condition, min((w for w in (wait, look) if w is not None), default=None))
                     continue
                 self._busy = len(batch)
                 return batch
 
-    def _take_fresh(self) -> list[_Pending]:
+    def _take_fresh(self) -> list[Pending]:
         """A batch of endings, or one of the outcomes that have a verb of their own."""
         batch = [self._fresh.popleft()]
         if isinstance(batch[0].outcome, Ending):
@@ -156,14 +180,20 @@ class Acks:
 
     # --- writing ---
 
-    def _write(self, batch: list[_Pending]) -> None:
+    def _write(self, batch: list[Pending]) -> None:
         first = batch[0]
+        if first.locked_since is not None:
+            self._look(batch)
+            return
         match first.outcome:
             case Committed(outcome=outcome):
                 self._ended_as(first, outcome)
             case GiveUp(cause=cause, failure=failure, error=error):
                 self._abandon(first, cause=cause, failure=failure, error=error, delay=None)  # the delivery back-off
             case AckFailed(failure=failure, error=error):
+                if error is not None and meets_lock(error) and self._is_locked(first):
+                    self._wait_for_lock(first)
+                    return
                 self._abandon(first, cause=Cause.ACK_ABANDONED, failure=failure, error=error, delay=ABANDON_DELAY)
             case PutOff(delay=delay, lacking=lacking):
                 log.warning(lacking.value, retry_in=delay.total_seconds(), **of_claim(first.delivery.claim))
@@ -171,11 +201,12 @@ class Acks:
             case _:
                 self._acknowledge(batch)
 
-    def _acknowledge(self, batch: list[_Pending]) -> None:
+    def _acknowledge(self, batch: list[Pending]) -> None:
         endings = [item.outcome for item in batch if isinstance(item.outcome, Ending)]
         try:
             hygiene.connect()
-            outcomes = acknowledge.acknowledge(endings)
+            with transaction.short_waits(NEXT_LOCK_WAIT if batch[0].tries else FIRST_LOCK_WAIT):
+                outcomes = acknowledge.acknowledge(endings)
         # Whatever the acknowledgement raises is classified; what the classifier does not know is permanent (SPEC A3).
         except BaseException as error:  # noqa: BLE001
             self._failed(batch, error)
@@ -185,11 +216,11 @@ class Acks:
         for item, outcome in zip(batch, outcomes, strict=True):
             self._ended_as(item, outcome)
 
-    def _failed(self, batch: list[_Pending], error: BaseException) -> None:
+    def _failed(self, batch: list[Pending], error: BaseException) -> None:
         fault = classify(error)
         told = {"fault": fault.value, "error": sentence(error), "items": len(batch)}
         self._say_once("acknowledgement_failed", **told)
-        if isinstance(error, DatabaseFault):
+        if isinstance(error, DatabaseFault) and not meets_lock(error):
             self.pulse.fail(str(told["error"]))
         if fault is Fault.NEW_CONNECTION:
             hygiene.drop()
@@ -198,6 +229,8 @@ class Acks:
             item.tries += 1
             if fault is Fault.PERMANENT and len(batch) > 1:
                 self._later(item, now)  # one of them is bad; singly, each speaks for itself
+            elif item.tries > len(WAITS_US) and meets_lock(error) and self._is_locked(item):
+                self._wait_for_lock(item)
             elif fault is Fault.PERMANENT or item.tries > len(WAITS_US):
                 self._abandon(
                     item, cause=Cause.ACK_ABANDONED, failure=describe(error), error=error, delay=ABANDON_DELAY
@@ -205,13 +238,13 @@ class Acks:
             else:
                 self._later(item, now + WAITS_US[item.tries - 1])
 
-    def _later(self, item: _Pending, due: int) -> None:
+    def _later(self, item: Pending, due: int) -> None:
         with self._condition:
             heapq.heappush(self._again, (due, next(self._order), item))
 
     def _abandon(
         self,
-        item: _Pending,
+        item: Pending,
         *,
         cause: Cause,
         failure: Failure,
@@ -223,14 +256,18 @@ class Acks:
 
         self._give_back(item, "abandon", give_back)
 
-    def _give_back(self, item: _Pending, verb: str, give_back: Callable[[Claim], GiveBack]) -> None:
+    def _give_back(self, item: Pending, verb: str, give_back: Callable[[Claim], GiveBack]) -> None:
         claim = item.delivery.claim
         try:
             hygiene.connect()
-            answer = give_back(claim)
+            with transaction.short_waits(NEXT_LOCK_WAIT):
+                answer = give_back(claim)
         # The verb has had its own retries. Nothing can be done here any more: the renewal ends, the lease runs out,
         # and the reconciler of whoever reaches the store takes over.
         except BaseException as error:
+            if meets_lock(error) and self._is_locked(item):
+                self._wait_for_lock(item)
+                return
             # A store that is away is no riddle that a traceback helps with, and each row that is out says it.
             trace = None if isinstance(error, DatabaseFault) else for_log(error)
             log.error("give_back_failed", verb=verb, error=sentence(error), exc_info=trace, **of_claim(claim))
@@ -239,7 +276,54 @@ class Acks:
             log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))
         self._ended(item.delivery, item.outcome)
 
-    def _ended_as(self, item: _Pending, outcome: AckOutcome) -> None:
+    # --- locks of somebody else's ---
+
+    def _is_locked(self, item: Pending) -> bool:
+        """Whether somebody holds the lock at this moment. A store that can not say it is no reason to wait for one."""
+        try:
+            return bool(probe.locked([_asked(item)]))
+        except BaseException as error:  # noqa: BLE001 - it only decides between waiting and giving back
+            return meets_lock(error)
+
+    def _wait_for_lock(self, item: Pending) -> None:
+        """Keep the outcome until the lock is gone. No try is made meanwhile, so none is counted."""
+        log.warning("acknowledgement_waits_for_lock", tries=item.tries, **of_claim(item.delivery.claim))
+        with self._condition:
+            self._aside.put([item], self._timing.now())
+        self._set_aside(item.delivery)
+
+    def _look(self, items: list[Pending]) -> None:
+        """Let go on what nobody has locked any more, with all its tries; the rest waits, as long as it may."""
+        locked: set[object] = {item.delivery.claim.token for item in items}
+        try:
+            hygiene.connect()
+            locked = set(probe.locked([_asked(item) for item in items]))
+        # A table that is locked as a whole, or a store that is away: later.
+        except DatabaseFault as error:
+            if classify(error) is Fault.NEW_CONNECTION:
+                hygiene.drop()
+        now = self._timing.now()
+        for item in items:
+            claim = item.delivery.claim
+            waited = round((now - (item.locked_since or now)) / 1_000_000, 3)
+            if claim.token not in locked:
+                log.info("acknowledgement_goes_on", waited=waited, **of_claim(claim))
+                item.tries, item.locked_since = 0, None
+                self._later(item, now)
+                self._taken_up(item.delivery)
+                continue
+            match self._aside.patience(item, now):
+                case Patience.GOES_ON:
+                    with self._condition:
+                        self._aside.put([item], now)
+                case Patience.CUT_BY_STOP:
+                    log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
+                    self._left += 1  # still leased: the end of the worker says so
+                case Patience.SPENT:
+                    log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
+                    self._ended(item.delivery, item.outcome)
+
+    def _ended_as(self, item: Pending, outcome: AckOutcome) -> None:
         if outcome is AckOutcome.TOKEN_MISSING:
             log.warning("late_acknowledgement", tries=item.tries + 1, **of_claim(item.delivery.claim))
         self._ended(item.delivery, item.outcome)
@@ -248,3 +332,7 @@ class Acks:
         if not self._troubled:
             log.warning(event, **fields)
         self._troubled = True
+
+
+def _asked(item: Pending) -> tuple[Claim, Ending | None]:
+    return item.delivery.claim, item.outcome if isinstance(item.outcome, Ending) else None

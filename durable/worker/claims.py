@@ -181,7 +181,7 @@ class Claims:
 
         What has ended counts until it is acknowledged: until then its workflow can not ask for more.
         """
-        in_flight = self._leases.count
+        in_flight = self._leases.in_flight
         if not in_flight:
             return None
         return max(0, self._handlers.size - in_flight) if self._hungry else 0
@@ -194,7 +194,7 @@ class Claims:
             return 0
         # Ended handlers free their slots before their acknowledgements are written. Claims must not run ahead of those
         # without bound, nor starve them of SQLite's one write lock.
-        unwritten = IN_FLIGHT * (self._handlers.size + ahead) - self._leases.count
+        unwritten = IN_FLIGHT * (self._handlers.size + ahead) - self._leases.in_flight
         return max(0, min(self._handlers.free, unwritten) - self._reserved)
 
     def lose_sight(self, token: uuid.UUID) -> None:
@@ -296,7 +296,7 @@ class Claims:
     def _empty(self) -> bool:
         with self._lock:  # a reservation under way has not seen the hint that this look may follow
             reserved = self._reserved
-        return not reserved and self._handlers.busy == 0 and self._leases.count == 0
+        return not reserved and self._handlers.busy == 0 and self._leases.in_flight == 0
 
     def _claim(self, limit: int, token: uuid.UUID) -> list[Claim]:
         return claiming.claim(

@@ -22,27 +22,51 @@ class Leases:
         self._lease_for = lease_for
         self._lock = threading.Lock()
         self._held: dict[int, Delivery] = {}
+        self._aside: set[Delivery] = set()
         self._idle = idle
 
     def hold(self, deliveries: Iterable[Delivery]) -> None:
         """Renew these from now on."""
         with self._lock:
-            self._held.update((delivery.claim.row_id, delivery) for delivery in deliveries)
+            for delivery in deliveries:
+                before = self._held.get(delivery.claim.row_id)
+                if before is not None:  # another delivery of the same row, lost in the meantime
+                    self._aside.discard(before)
+                self._held[delivery.claim.row_id] = delivery
 
     def end(self, delivery: Delivery) -> None:
         """Stop renewing it. A newer delivery of the same row stays."""
         with self._lock:
             if self._held.get(delivery.claim.row_id) is delivery:
                 del self._held[delivery.claim.row_id]
-            empty = not self._held
+            self._aside.discard(delivery)
+            empty = len(self._held) == len(self._aside)
         if empty:
             self._idle.ring()
+
+    def set_aside(self, delivery: Delivery) -> None:
+        """Go on renewing it, but count it no longer as in flight: its handler has ended, and it waits for a lock."""
+        with self._lock:
+            if self._held.get(delivery.claim.row_id) is delivery:
+                self._aside.add(delivery)
+        self._idle.ring()
+
+    def take_up(self, delivery: Delivery) -> None:
+        """It is in flight again."""
+        with self._lock:
+            self._aside.discard(delivery)
 
     @property
     def count(self) -> int:
         """How many deliveries are held."""
         with self._lock:
             return len(self._held)
+
+    @property
+    def in_flight(self) -> int:
+        """How many of them do not wait for a lock of somebody else's."""
+        with self._lock:
+            return len(self._held) - len(self._aside)
 
     def all(self) -> list[Delivery]:
         """The deliveries that are held."""

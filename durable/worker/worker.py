@@ -107,7 +107,7 @@ class Worker:
         self._freed = Wake()
         places = notes.Notes(self._alias)
         self.leases = Leases(lease_for=settings.lease_for, idle=self._claim_wake)
-        self.acks = Acks(ended=self._ended)
+        self.acks = Acks(ended=self._ended, set_aside=self.leases.set_aside, taken_up=self.leases.take_up)
         self.handlers = Handlers(
             concurrency=concurrency,
             finished=self.acks.submit,

@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.flow.steps import closing, reporting
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
-from durable.outcomes import Cause, Failure, WorkflowStatus
+from durable.outcomes import Cause, Ending, Failed, Failure, WorkflowStatus
 from durable.store import messages, outbox
 from durable.store.messages import NewMessage
 from durable.store.outbox import Bury, LockedRow
@@ -31,6 +31,14 @@ class Death:
     error: Failure | None = None
     raised: BaseException | None = None
     """The error itself, where this process has it."""
+
+
+def is_held(ending: Ending) -> bool:
+    """Whether spent retries make a dead letter, by the activity's `on_exhausted`, instead of a failure.
+
+    An error that is not retried is the handler's own verdict, and goes to the workflow.
+    """
+    return isinstance(ending, Failed) and ending.spent and ending.claim.options.get("on_exhausted") == "hold"
 
 
 def delivers(death: Death) -> bool:

@@ -23,6 +23,7 @@ PASSING = frozenset({"40001", "40P01", "55P03", "57014"})
 """SQLSTATEs of faults that concern the rows of one transaction: the next one need not meet them."""
 
 _SESSION_ENDED = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "25006"})
+_LOCK_NOT_AVAILABLE = "55P03"
 _LAST_WORDS = frozenset({"FATAL", "PANIC"})
 _FORBIDDEN = frozenset({"42P01", "42501", "3F000", "25006"})
 _SQLITE_BUSY, _SQLITE_LOCKED, _SQLITE_READONLY, _SQLITE_CANTOPEN = 5, 6, 8, 14
@@ -85,6 +86,14 @@ def sqlstate(error: BaseException) -> str | None:
     """Returns the SQLSTATE of a driver's error; psycopg2 calls it `pgcode`."""
     state: str | None = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     return state
+
+
+def meets_lock(error: BaseException) -> bool:
+    """Whether somebody else held a lock that did not come in time, which says nothing about the server."""
+    try:
+        return sqlstate(origin(error)[1]) == _LOCK_NOT_AVAILABLE
+    except BaseException:  # noqa: BLE001 - as in `classify`
+        return False
 
 
 def forbids_writing(error: BaseException) -> bool:
