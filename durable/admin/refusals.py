@@ -78,6 +78,14 @@ _TEXTS: dict[str, tuple[Any, Any, Any]] = {
         gettext_lazy("The database did not carry this out: nothing was changed."),
         gettext_lazy("Try it again in a moment."),
     ),
+    "locked": (
+        gettext_lazy("Locked by somebody else"),
+        gettext_lazy("Somebody else has this open in the database right now, so nothing was changed."),
+        gettext_lazy(
+            "Try it again in a moment. If it stays so, ask those who run the database to end the transaction that "
+            "holds it."
+        ),
+    ),
     "outcome_unknown": (
         gettext_lazy("Not known"),
         gettext_lazy("The database went away in the middle: it is not known whether the change was made."),
@@ -128,6 +136,8 @@ def of(refusal: RedriveRefused) -> Wording:
     match refusal:
         case StoreUnavailable(outcome_unknown=True):
             return of_code("outcome_unknown")
+        case StoreUnavailable(locked=True):
+            return of_code("locked")
         case WorkflowTerminal(status=status):
             why = _ENDED_WHY.get(status)
         case NotDeadLettered(status=status) if refusal.code == NotDeadLettered.code:

@@ -25,6 +25,7 @@ from durable.errors import (
     NobodyListens,
     OptionInvalid,
     PayloadError,
+    StoreUnavailable,
     TransactionOpen,
     WorkflowClosed,
     WorkflowNotBlocked,
@@ -289,7 +290,7 @@ def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpRespo
     try:
         problem = _problem(verb, sent)
         said = None if problem else _carry_out(verb, sent, workflow)
-    except TransactionOpen as refusal:
+    except (StoreUnavailable, TransactionOpen) as refusal:
         problem, said = refusals.sentences(refusal), None
     except (_Misfit, NobodyListens, OptionInvalid, PayloadError, KeyInvalid) as misfit:
         problem, said = str(misfit), None

@@ -143,18 +143,27 @@ class RowUnreadable(RedriveRefused):
 
 
 class StoreUnavailable(RedriveRefused):
-    """The database did not answer. `outcome_unknown` says whether something may have been written."""
+    """The database did not answer. `outcome_unknown` says whether something may have been written, `locked` whether it
+    was only somebody else's lock that did not come in time: then the same call may succeed in a moment. Pause, resume,
+    unblock, terminate and cancel raise it for a lock, too.
+    """
 
     code = "store_unavailable"
 
-    def __init__(self, cause: BaseException, *, outcome_unknown: bool) -> None:
+    def __init__(self, cause: BaseException, *, outcome_unknown: bool, locked: bool = False) -> None:
         self.cause = cause
         self.outcome_unknown = outcome_unknown
+        self.locked = locked
         told = (
             "it is not known whether the change was made; look before you try again"
             if outcome_unknown
             else "nothing was changed"
         )
-        super().__init__(
-            f"The database did not carry this out: {told}.", cause=str(cause), outcome_unknown=outcome_unknown
-        )
+        if locked and not outcome_unknown:
+            text = (
+                "Somebody else has locked this in a transaction of their own that is still open, so nothing was "
+                "changed. Try again in a moment; if it stays so, end that transaction (pg_stat_activity shows it)."
+            )
+        else:
+            text = f"The database did not carry this out: {told}."
+        super().__init__(text, cause=str(cause), outcome_unknown=outcome_unknown, locked=locked)

@@ -25,6 +25,7 @@ def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor_text: str = "") ->
 
     Joins the caller's transaction. A workflow is *asked*: its code sees the request at its next turn, and may clean up;
     a request that it has not read when it ends is kept with it as unread.
+    Raises `StoreUnavailable` where a single activity is locked by somebody else, outside of the caller's transactions.
     A single activity has no code that could: one that nobody has claimed is *done* at once, one that runs is asked
     through its worker.
     """
@@ -43,7 +44,7 @@ def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor_text: str = "") ->
         answer = CancelAnswer.ASKED if now.is_live else CancelAnswer.ALREADY_OVER
         return CancelOutcome(answer, now.status)
 
-    return transaction.joined_steps(body)
+    return transaction.joined_bounded(body)
 
 
 def _cancel_single(

@@ -18,10 +18,11 @@ def pause(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wor
 
     Commits together: the event, the status, the mark on every row whatever its status, and its messages parked. Pausing
     a paused one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a reason that
-    can not be stored, and `TransactionOpen` inside a transaction of the caller's.
+    can not be stored, `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable` when somebody else
+    has locked it.
     """
     reasons.check(reason)
     actors.identify(actor)
-    state = transaction.own(lambda connection: pausing.pause(connection, workflow_id, actor=actor, reason=reason))
+    state = transaction.verb(lambda connection: pausing.pause(connection, workflow_id, actor=actor, reason=reason))
     logger.info("workflow.paused", workflow=str(workflow_id), reason=reason, actor=str(actor or ""))
     return state

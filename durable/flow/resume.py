@@ -18,10 +18,11 @@ def resume(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wo
 
     Commits together: the event, the status, the mark off every row, its messages given back. Resuming a running one
     changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a reason that can not
-    be stored, and `TransactionOpen` inside a transaction of the caller's.
+    be stored, `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable` when somebody else has
+    locked it.
     """
     reasons.check(reason)
     actors.identify(actor)
-    state = transaction.own(lambda connection: pausing.resume(connection, workflow_id, actor=actor, reason=reason))
+    state = transaction.verb(lambda connection: pausing.resume(connection, workflow_id, actor=actor, reason=reason))
     logger.info("workflow.resumed", workflow=str(workflow_id), reason=reason, actor=str(actor or ""))
     return state

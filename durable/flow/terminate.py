@@ -24,8 +24,8 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
     one learns it at its next renewal.
 
     Commits together: the closing event (with reason, actor and what was left unread), the status, the settled rows.
-    Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason, and
-    `TransactionOpen` inside a transaction of the caller's.
+    Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason, `TransactionOpen`
+    inside a transaction of the caller's, and `StoreUnavailable` when somebody else has locked it.
     """
     reasons.demand(reason, of="terminating a workflow")
     _, actor_text = actors.identify(actor)
@@ -49,6 +49,6 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
         )
         return WorkflowState.TERMINATED
 
-    state = transaction.own(body)
+    state = transaction.verb(body)
     logger.info("workflow.terminated", workflow=str(workflow_id), reason=reason, actor=actor_text)
     return state

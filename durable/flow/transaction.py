@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
 from durable.errors import StoreUnavailable, TransactionOpen, TransactionSpoilt
-from durable.flow.steps.faults import PASSING, Fault, classify, forbids_writing, origin, sqlstate
+from durable.flow.steps.faults import PASSING, Fault, classify, forbids_writing, meets_lock, origin, sqlstate
 from durable.kernel.failure import sentence
 from durable.logs import get_logger
 from durable.outbound import after_commit, aside, holding, release
@@ -34,9 +34,11 @@ class Patience(Enum):
 
     ONCE = "once"
     JITTERED = "five times, with jittered back-off"
+    BRIEF = "the same, but twice where it is a lock that somebody holds: a person waits for the answer"
 
 
 _TRIES = 5
+_LOCK_TRIES = 2
 _FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
 _LOCK_TIMEOUT = f"SET LOCAL lock_timeout = '{LOCK_WAIT}'"
 
@@ -112,7 +114,7 @@ def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) ->
     nothing is repeated.
     """
     connection = engine_connection()
-    tried = 0
+    tried = locked = 0
     while True:
         tried += 1
         try:
@@ -122,6 +124,9 @@ def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) ->
             if fault is Fault.NEW_CONNECTION and not connection.in_atomic_block:
                 connection.close()
             if patience is Patience.ONCE or fault is Fault.PERMANENT or tried == _TRIES or connection.in_atomic_block:
+                raise
+            locked += meets_lock(error)
+            if patience is Patience.BRIEF and locked == _LOCK_TRIES:
                 raise
             logger.debug("transaction.retried", error=str(error), tried=tried)
             time.sleep(min(_LONGEST_WAIT, _FIRST_WAIT * 2**tried) * random.uniform(0.5, 1.5))
@@ -139,22 +144,43 @@ class InDoubt(Protocol[Made_co]):
     # `find` takes the locks that `body` takes first, and clears `unconfirmed` when it is sure that nothing was made.
 
 
+def verb(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """Run an operator's change as `own` does. Raises `StoreUnavailable` when somebody else's lock kept it from being
+    made, after two seconds; what else the database raises passes.
+    """
+    doubts: list[None] = []
+
+    def watched(connection: BaseDatabaseWrapper) -> T:
+        answer = body(connection)
+        doubts.append(None)
+        return answer
+
+    try:
+        return own(watched, patience=Patience.BRIEF)
+    except DjangoDatabaseError as error:
+        if not meets_lock(error):
+            raise
+        raise StoreUnavailable(error, outcome_unknown=bool(doubts), locked=True) from error
+
+
 def certain(change: InDoubt[Made_co]) -> Made_co:
     """Run `change.body` as `own` does; if the last try failed too, answer what it made after all, or raise
-    `StoreUnavailable`, which says whether nothing was changed or even that can not be known.
+    `StoreUnavailable`, which says whether nothing was changed or even that can not be known, and whether it was for
+    somebody else's lock.
     """
     try:
-        return own(change.body)
+        return own(change.body, patience=Patience.BRIEF)
     except (DjangoDatabaseError, InterfaceError) as error:
         if change.unconfirmed:
             try:
-                found = own(change.find)
+                found = own(change.find, patience=Patience.BRIEF)
             except (DjangoDatabaseError, InterfaceError) as again:
                 logger.warning("transaction.outcome_unknown", error=str(again))
             else:
                 if found is not None:
                     return found
-        raise StoreUnavailable(error, outcome_unknown=bool(change.unconfirmed)) from error
+        unknown = bool(change.unconfirmed)
+        raise StoreUnavailable(error, outcome_unknown=unknown, locked=meets_lock(error)) from error
 
 
 def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:
@@ -197,6 +223,34 @@ def joined_steps(body: Callable[[BaseDatabaseWrapper], T]) -> T:
                 answer = body(connection)
     after_commit(connection, held)
     return answer
+
+
+def joined_bounded(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """The same for a body that waits for locks. Where the caller has a transaction, its own `lock_timeout` holds, and
+    the error passes. Where there is none, the body waits as a transaction of ours does, and raises `StoreUnavailable`
+    when somebody else's lock does not come.
+    """
+    connection = engine_connection()
+    try:
+        demand_none(connection)
+    except TransactionOpen:
+        return joined_steps(body)
+    if connection.in_atomic_block or connection.vendor != "postgresql":
+        return joined_steps(body)
+
+    def bounded(connection: BaseDatabaseWrapper) -> T:
+        bound_waits(connection)
+        return body(connection)
+
+    for tried in range(_LOCK_TRIES):
+        try:
+            return joined_steps(bounded)
+        except DjangoDatabaseError as error:
+            if not meets_lock(error):
+                raise
+            if tried + 1 == _LOCK_TRIES:
+                raise StoreUnavailable(error, outcome_unknown=False, locked=True) from error
+    raise AssertionError("Each try answers or raises.")
 
 
 class Session(Enum):

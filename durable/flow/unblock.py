@@ -30,8 +30,8 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
     """Take the mark from a blocked workflow and make it due. If its code still can not go on, it is blocked anew.
 
     Commits together: the event with actor and reason, the cleared mark, its messages given back. Raises
-    `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, and
-    `TransactionOpen` inside a transaction of the caller's.
+    `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, `TransactionOpen` inside a transaction of the caller's,
+    and `StoreUnavailable` when somebody else has locked it.
     """
     reasons.check(reason)
     _, actor_text = actors.identify(actor)
@@ -60,7 +60,7 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
         messages.unpark(connection, [workflow_id])
         return WorkflowState.UNBLOCKED
 
-    state = transaction.own(body)
+    state = transaction.verb(body)
     logger.info("workflow.unblocked", workflow=str(workflow_id), reason=reason, actor=actor_text)
     return state
 
