@@ -9,13 +9,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.errors import TokenMissing
 from durable.flow import transaction
-from durable.flow.steps import closing, dead_letters, reporting
+from durable.flow.steps import closing, dead_letters, doubts, lending, reporting
 from durable.flow.steps.dead_letters import Death, is_held
 from durable.flow.transaction import Patience, Waits
 from durable.kernel import wire
@@ -46,7 +47,12 @@ def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
     completion waits for the workflow's next turn, or, for a single activity, ends its workflow. A missing token is an
     outcome of its item and changes nothing.
     """
-    return transaction.own(lambda connection: _write(connection, endings), patience=Patience.ONCE, waits=Waits.LATER)
+    return transaction.own(
+        lambda connection: _write(connection, endings),
+        patience=Patience.ONCE,
+        waits=Waits.LATER,
+        in_doubt=partial(doubts.keep, endings),
+    )
 
 
 def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
@@ -56,21 +62,44 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
     is gone at either look: that is also what a retry finds behind a commit that did not say so. An error of the handler
     rolls everything back and is raised; so is `TransactionSpoilt`, of one that left nothing which could be committed.
     """
+    ended: list[Ending] = []
 
     def body(connection: BaseDatabaseWrapper) -> AckOutcome:
+        ended.clear()
         if not work_items.holds(connection, claim.row_id, claim.token):
             return AckOutcome.TOKEN_MISSING
-        ending = transaction.lent(connection, handler, to=claim.activity)
-        with transaction.had_back(connection, of=claim.activity):
+        ending = lending.lent(connection, handler, to=claim.activity)
+        with lending.had_back(connection, of=claim.activity):
             outcome = _write(connection, [ending])[0]
+        ended.append(ending)
         if outcome is AckOutcome.TOKEN_MISSING:
             raise TokenMissing(claim.row_id)
         return outcome
 
     try:
-        return transaction.own(body, patience=Patience.ONCE, waits=Waits.LATER)
+        return transaction.own(
+            body, patience=Patience.ONCE, waits=Waits.LATER, in_doubt=lambda unsaid: doubts.keep(ended, unsaid)
+        )
     except TokenMissing:
         return AckOutcome.TOKEN_MISSING
+
+
+def was_made(claim: Claim) -> bool:
+    """Whether an acknowledgement of this process, whose commit did not say how it went, has been made after all. Its
+    lines and signals leave then, once. To be asked when the token is gone; reads only if there is such a doubt.
+    """
+    doubt = doubts.take(claim)
+    if doubt is None:
+        return False
+    if transaction.reading(partial(doubts.was_made, doubt)):
+        doubt.say()
+        return True
+    return False
+
+
+def forget(claim: Claim) -> None:
+    """Nothing is in doubt about this delivery any more."""
+    doubts.take(claim)
 
 
 def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:

@@ -268,13 +268,25 @@ class Acks:
             if meets_lock(error) and self._is_locked(item):
                 self._wait_for_lock(item)
                 return
+            acknowledge.forget(claim)
             # A store that is away is no riddle that a traceback helps with, and each row that is out says it.
             trace = None if isinstance(error, DatabaseFault) else for_log(error)
             log.error("give_back_failed", verb=verb, error=sentence(error), exc_info=trace, **of_claim(claim))
             hygiene.drop()
         else:
-            log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))
+            if answer is GiveBack.TOKEN_MISSING and self._was_made(claim):
+                log.info("acknowledgement_found", tries=item.tries, **of_claim(claim))
+            else:
+                log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))
         self._ended(item.delivery, item.outcome)
+
+    def _was_made(self, claim: Claim) -> bool:
+        """Whether an earlier try was committed without saying so."""
+        try:
+            return acknowledge.was_made(claim)
+        except DatabaseFault as error:
+            log.debug("acknowledgement_not_looked_for", error=sentence(error), **of_claim(claim))
+            return False
 
     # --- locks of somebody else's ---
 
@@ -294,7 +306,8 @@ class Acks:
 
     def _look(self, items: list[Pending]) -> None:
         """Let go on what nobody has locked any more, with all its tries; the rest waits, as long as it may."""
-        locked: set[object] = {item.delivery.claim.token for item in items}
+        # A batch of claims has one token (ADR 002): only with its row does it name a delivery.
+        locked: set[object] = {(item.delivery.claim.row_id, item.delivery.claim.token) for item in items}
         try:
             hygiene.connect()
             locked = set(probe.locked([_asked(item) for item in items]))
@@ -306,7 +319,7 @@ class Acks:
         for item in items:
             claim = item.delivery.claim
             waited = round((now - (item.locked_since or now)) / 1_000_000, 3)
-            if claim.token not in locked:
+            if (claim.row_id, claim.token) not in locked:
                 log.info("acknowledgement_goes_on", waited=waited, **of_claim(claim))
                 item.tries, item.locked_since = 0, None
                 self._later(item, now)
@@ -324,8 +337,13 @@ class Acks:
                     self._ended(item.delivery, item.outcome)
 
     def _ended_as(self, item: Pending, outcome: AckOutcome) -> None:
-        if outcome is AckOutcome.TOKEN_MISSING:
-            log.warning("late_acknowledgement", tries=item.tries + 1, **of_claim(item.delivery.claim))
+        claim = item.delivery.claim
+        if outcome is AckOutcome.ACKNOWLEDGED:
+            acknowledge.forget(claim)
+        elif self._was_made(claim):
+            log.info("acknowledgement_found", tries=item.tries + 1, **of_claim(claim))
+        else:
+            log.warning("late_acknowledgement", tries=item.tries + 1, **of_claim(claim))
         self._ended(item.delivery, item.outcome)
 
     def _say_once(self, event: str, **fields: object) -> None:

@@ -13,7 +13,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.flow.transaction import Session, session
+from durable.flow.steps.lending import Session, session
 from durable.store import unpooled
 
 PROBE_AFTER = 5.0

@@ -129,6 +129,26 @@ def test_a_lock_that_outlasts_all_tries_costs_no_result_and_no_second_run(
     assert not FailedAttempt.objects.exists()
 
 
+def test_of_one_batch_each_goes_on_when_its_own_lock_is_gone(plant: Plant, bench: Bench, desk: Desk) -> None:
+    """A batch of claims has one token, and is not one thing for that."""
+    for number in range(3):
+        plant.enqueue(activities.note, str(number))
+    claims = bench.claim()
+    assert len({claim.token for claim in claims}) == 1
+    first = ExitStack()
+    first.enter_context(locked_elsewhere("durable_outboxrow", "id", claims[0].row_id))
+    desk.lock(claims[1:2])
+    desk.submit(claims)
+
+    def free_the_first() -> bool:
+        if desk.acks.locked == 2:
+            first.close()
+        return desk.acks.locked == 1 and claims[0] in desk.ended
+
+    desk.write(until=free_the_first, then=desk.locks.close)
+    assert desk.ended == [claims[2], claims[0], claims[1]]
+
+
 def test_a_lock_that_ends_within_the_tries_ends_them(plant: Plant, bench: Bench) -> None:
     """The schedule is the same as for every passing fault."""
     workflow_id = plant.enqueue(activities.note, "a")
