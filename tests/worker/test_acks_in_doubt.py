@@ -22,6 +22,7 @@ from durable.worker.delivery import Delivery
 from tests.flow.state import expire
 from tests.worker.conftest import Plant
 from tests.worker.hearing import Ear, listening
+from tests.worker.making import claim as claim_of
 from tests.worker.plant import activities, workflows
 from tests.worker.test_acks_and_rows import Bench
 from tests.worker.test_transactional import run, take
@@ -36,6 +37,7 @@ def bench(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 @pytest.fixture
 def ear() -> Iterator[Ear]:
+    doubts._doubts.clear()
     with listening() as ear:
         yield ear
     assert doubts._doubts == {}, "Nothing stays in doubt."
@@ -201,6 +203,15 @@ def test_what_somebody_else_has_made_is_not_said_as_ones_own(
     assert ("ERROR", "activity.failed") not in ear.said()
     assert ("WARNING", "late_acknowledgement") in ear.said()
     assert dict(sent) == {"workflow_closed": 1}
+
+
+def test_doubts_without_end_are_forgotten_from_the_oldest_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever acknowledges by hand may never ask again."""
+    monkeypatch.setattr(doubts, "MOST", 3)
+    claims = [claim_of(number) for number in range(5)]
+    for one in claims:
+        doubts.keep([Completed(one, "1")], [])
+    assert [doubts.take(one) is not None for one in claims] == [False, False, True, True, True]
 
 
 def test_a_delivery_that_was_lost_is_late_as_ever(plant: Plant, bench: Bench, ear: Ear) -> None:

@@ -31,6 +31,9 @@ class Doubt:
         release(unsaid)
 
 
+MOST = 2_000
+"""So many deliveries may be in doubt; the oldest ones are forgotten first, and what they had to say with them."""
+
 _doubts: dict[tuple[int, uuid.UUID], Doubt] = {}
 """By row and token, which a batch of claims has in common."""
 
@@ -39,6 +42,8 @@ def keep(endings: Sequence[Ending], unsaid: Sequence[Departure]) -> None:
     """A commit did not say how it went."""
     doubt = Doubt(endings, unsaid)
     _doubts.update(((ending.claim.row_id, ending.claim.token), doubt) for ending in endings)
+    while len(_doubts) > MOST:
+        _doubts.pop(next(iter(_doubts)), None)
 
 
 def take(claim: Claim) -> Doubt | None:
