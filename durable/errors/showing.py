@@ -6,8 +6,12 @@ object, and that code may raise anything, `SystemExit` included. Whoever needs s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
+from unicodedata import category, combining, is_normalized, normalize
 
 SHORT: Final = 80
 """Characters of a value's repr in a sentence."""
@@ -84,6 +88,56 @@ def cut_start(text: str, limit: int) -> str:
     kept = clean(text[-limit:])
     left = len(text) - limit if len(text) > limit else len(kept) - limit
     return f"({left:,} earlier characters) …{kept[-limit:]}" if left > 0 else kept
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """A text of somebody else's, for people: what cannot be seen, or would change how the rest is seen, stands there as
+    Python's escape of it. Bidi controls, zero widths, escape sequences and line breaks are among that.
+
+    With `lines` it is a text of several lines, and line breaks, tabs and wide spaces stay. Without, it is a name:
+    spaces that are no plain space are written out as well, and so are accents that are a character of their own where
+    Unicode has one for both, since two names that differ in nothing else look alike.
+    """
+    return "".join(part for part, _ in marked(text, lines=lines))
+
+
+def marked(text: str, *, lines: bool = False) -> list[tuple[str, bool]]:
+    """The same in parts: what stands there as it is, and what is an escape (True)."""
+    if text.isprintable() and not _UNSEEN.search(text) and (lines or is_normalized("NFC", text)):
+        return [(text, False)] if text else []
+    hides = _hides_in_lines if lines else _hides
+    hidden = [hides(char) for char in text]
+    if not lines and not is_normalized("NFC", text):
+        hidden = [
+            one or combining(char) > 0 or normalize("NFC", char) != char or _joins(before, char)
+            for one, before, char in zip(hidden, ["", *text], text, strict=False)
+        ]
+    parts = groupby(zip(hidden, text, strict=True), key=itemgetter(0))
+    return [("".join(_escape(char) if one else char for _, char in run), one) for one, run in parts]
+
+
+_UNSEEN: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""What Python calls printable, and leaves no mark."""
+
+_STAY_IN_LINES: Final = frozenset({"Zs", "Co", "Cn"})
+
+
+def _hides(char: str) -> bool:
+    return not char.isprintable() or _UNSEEN.match(char) is not None
+
+
+def _hides_in_lines(char: str) -> bool:
+    return _hides(char) and char not in "\n\t" and category(char) not in _STAY_IN_LINES
+
+
+def _joins(before: str, char: str) -> bool:
+    return normalize("NFC", before + char) != normalize("NFC", before) + char
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
 
 
 def _module_name(kind: type) -> str:

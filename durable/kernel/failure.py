@@ -69,9 +69,12 @@ def for_log(error: BaseException) -> BaseException:
 
 def without_frames(error: BaseException) -> BaseException:
     """A stand-in of the same name and text that keeps nothing of the error alive; its traceback, as text, is a note."""
-    failure = describe(error)
-    stand_in = _named(error, failure.message)
-    stand_in.add_note(f"The traceback, of which only the text was kept:\n{failure.traceback}")
+    stand_in = _named(error, said(error, MAX_FAILURE_MESSAGE, what="error"))
+    try:
+        trace = tracebacks.logged(error)
+    except BaseException as broken:  # noqa: BLE001 - as in `describe`
+        trace = f"<the traceback could not be written: {type_name(type(broken))}>"
+    stand_in.add_note(tracebacks.Kept(f"The traceback, of which only the text was kept:\n{trace}"))
     return stand_in
 
 

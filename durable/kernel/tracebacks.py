@@ -11,11 +11,12 @@ import linecache
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from durable.errors.showing import clean, cut_start, descends, full_name, is_a, said, shown
+from durable.errors.showing import clean, cut_start, descends, full_name, is_a, said, shown, visible
 from durable.kernel.limits import MAX_FAILURE_MESSAGE, MAX_TRACEBACK
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -102,12 +103,44 @@ def around(error: BaseException) -> Iterator[BaseException]:
             waiting += _members(part)
 
 
+class Kept(str):
+    """A traceback that was written by `logged`, as the note of what stands for its error."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Manner:
+    """How a traceback is written: without these files' frames, and what becomes of the texts of errors."""
+
+    left_out: tuple[str, ...]
+    text: Callable[[str], str]
+
+
+_STORED = _Manner(_OURS, lambda text: text)
+_LOGGED = _Manner((), visible)
+
+
 def written(error: BaseException) -> str:
     """The traceback of an error with those that it came from, as Python prints it. The end is kept of a long one."""
-    return cut_start("".join(_story(error, depth=0, seen=set())), MAX_TRACEBACK)
+    return cut_start("".join(_story(error, _STORED, depth=0, seen=set())), MAX_TRACEBACK)
 
 
-def _story(error: BaseException, *, depth: int, seen: set[int]) -> Iterator[str]:
+def logged(error: BaseException) -> str:
+    """The same for a log of plain lines, with the engine's own frames. What the texts of errors and notes hold of line
+    breaks and the like is an escape there: a text that anybody may have sent makes no line of its own.
+    """
+    return cut_start("".join(_story(error, _LOGGED, depth=0, seen=set())), MAX_TRACEBACK).rstrip("\n")
+
+
+def texts(error: BaseException) -> Iterator[str]:
+    """What the error, and all around it, say in words: their messages and notes."""
+    for part in itertools.islice(around(error), _MOST_ERRORS):
+        yield said(part, MAX_FAILURE_MESSAGE, what="error")
+        yield from (note for note in notes(part) if type(note) is not Kept)
+
+
+def _story(error: BaseException, manner: _Manner, *, depth: int, seen: set[int]) -> Iterator[str]:
     """The errors of a chain, oldest first."""
     chain: list[tuple[BaseException, str]] = []
     part: BaseException | None = error
@@ -118,24 +151,24 @@ def _story(error: BaseException, *, depth: int, seen: set[int]) -> Iterator[str]
     if part is not None and id(part) not in seen:
         yield f"(earlier errors of a chain of more than {_MOST_LINKS} are left out)\n"
     for one, then in reversed(chain):
-        yield from _single(one, depth=depth, seen=seen)
+        yield from _single(one, manner, depth=depth, seen=seen)
         yield then
 
 
-def _single(error: BaseException, *, depth: int, seen: set[int]) -> Iterator[str]:
-    frames = _frames(_frames_of(error))
+def _single(error: BaseException, manner: _Manner, *, depth: int, seen: set[int]) -> Iterator[str]:
+    frames = _frames(_frames_of(error), manner.left_out)
     if frames:
         yield "Traceback (most recent call last):\n"
         yield from frames
-    message = said(error, MAX_FAILURE_MESSAGE, what="error")
+    message = manner.text(said(error, MAX_FAILURE_MESSAGE, what="error"))
     name = clean(full_name(type(error)))
     yield f"{name}: {message}\n" if message else f"{name}\n"
-    yield from _notes(error)
+    yield from (f"{note if type(note) is Kept else manner.text(note)}\n" for note in notes(error))
     if descends(type(error), BaseExceptionGroup):
-        yield from _group(_members(error), depth=depth, seen=seen)
+        yield from _group(_members(error), manner, depth=depth, seen=seen)
 
 
-def _group(members: tuple[BaseException, ...], *, depth: int, seen: set[int]) -> Iterator[str]:
+def _group(members: tuple[BaseException, ...], manner: _Manner, *, depth: int, seen: set[int]) -> Iterator[str]:
     if depth >= _DEEPEST_GROUP:
         yield "  (groups nested deeper than this are left out)\n"
         return
@@ -144,32 +177,33 @@ def _group(members: tuple[BaseException, ...], *, depth: int, seen: set[int]) ->
             yield "  (more errors are left out)\n"
             return
         yield f"  ---------------- {number} ----------------\n"
-        for line in "".join(_story(member, depth=depth + 1, seen=seen)).splitlines(keepends=True):
+        for line in "".join(_story(member, manner, depth=depth + 1, seen=seen)).splitlines(keepends=True):
             yield f"    {line}"
     if len(members) > _MOST_MEMBERS:
         yield f"  ({len(members) - _MOST_MEMBERS:,} more errors of this group)\n"
 
 
-def _notes(error: BaseException) -> Iterator[str]:
+def notes(error: BaseException) -> Iterator[str]:
+    """The notes that were added to an error, storable and cut."""
     try:
-        notes: Any = getattr(error, "__notes__", None)
+        found: Any = getattr(error, "__notes__", None)
     except BaseException:  # noqa: BLE001 - a property of the user's
         return
-    if notes is None:
+    if found is None:
         return
-    if not descends(type(notes), list, tuple):
-        yield f"{shown(notes)}\n"
+    if not descends(type(found), list, tuple):
+        yield shown(found)
         return
-    read = list.__iter__ if descends(type(notes), list) else tuple.__iter__
-    for note in itertools.islice(read(notes), _MOST_NOTES):
-        yield f"{said(note, MAX_FAILURE_MESSAGE, what='note')}\n"
+    read = list.__iter__ if descends(type(found), list) else tuple.__iter__
+    for note in itertools.islice(read(found), _MOST_NOTES):
+        yield note if type(note) is Kept else said(note, MAX_FAILURE_MESSAGE, what="note")
 
 
-def _frames(trace: TracebackType | None) -> list[str]:
+def _frames(trace: TracebackType | None, without: tuple[str, ...]) -> list[str]:
     kept: deque[TracebackType] = deque(maxlen=_MOST_FRAMES)
     number = 0
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        if not without or not trace.tb_frame.f_code.co_filename.startswith(without):
             kept.append(trace)
             number += 1
         trace = trace.tb_next

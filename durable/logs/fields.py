@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from durable.errors.showing import cut_end, is_a, said
+from durable.errors.showing import cut_end, is_a, said, visible
 
 _LONGEST = 4_000
 _LONGEST_IN_TEXT = 1_000
@@ -41,4 +41,4 @@ def text_of(fields: Mapping[str, Any]) -> str:
 
 def _word(value: Any) -> str:
     text = cut_end(value if isinstance(value, str) else str(value), _LONGEST_IN_TEXT)
-    return text if _BARE.fullmatch(text) else repr(text)
+    return text if _BARE.fullmatch(text) and visible(text) == text else visible(repr(text))

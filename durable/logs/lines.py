@@ -22,7 +22,7 @@ from durable.kernel.failure import for_report, without_frames
 from durable.kernel.tracebacks import real_traceback
 from durable.logs import structured
 from durable.logs.fields import spoken
-from durable.logs.records import plain_record
+from durable.logs.records import plain_record, written
 from durable.outbound import departures, floods
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
@@ -122,7 +122,8 @@ class Record:
 
     def depart(self) -> None:
         if self._exc_info is not None:
-            self.record.exc_info = _safe(self._exc_info)
+            self.record.exc_info = safe = _safe(self._exc_info)
+            self.record.exc_text = self.record.exc_text or written(safe)
         logging.getLogger(self.record.name).handle(self.record)
 
     @property

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from durable.errors.showing import visible
+from durable.kernel import tracebacks
 from durable.logs.fields import text_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ class EventRecord(logging.LogRecord):
 def plain_record(line: Line, fields: Mapping[str, Any]) -> logging.LogRecord:
     """The record of a line, by the host's record factory."""
     record = bare_record(line, line.event, (), {_attribute(name): value for name, value in fields.items()})
+    record.exc_text = written(line.exc_info)
     if not fields:
         return record
     text = text_of(fields)
@@ -36,6 +39,16 @@ def plain_record(line: Line, fields: Mapping[str, Any]) -> logging.LogRecord:
     else:  # a class of the host's: its own way to a text stays
         record.msg = f"{line.event} {text}"
     return record
+
+
+def written(exc_info: Any) -> str | None:
+    """The traceback as formatters find it written already, where a text in it has line breaks or what else makes no
+    mark: whoever sent that text would write lines of the log. None for the others: a formatter writes them as it likes.
+    """
+    error = exc_info[1] if isinstance(exc_info, tuple) else None
+    if error is None or all(visible(text) == text for text in tracebacks.texts(error)):
+        return None
+    return tracebacks.logged(error)
 
 
 def bare_record(line: Line, message: object, args: tuple[Any, ...], extra: Mapping[str, Any]) -> logging.LogRecord:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from structlog.processors import MaybeTimeStamper, TimeStamper
 
+from durable.kernel.standins import stand_in
 from durable.logs.records import bare_record, plain_record
 
 if TYPE_CHECKING:
@@ -57,13 +58,17 @@ class _End:
 
 
 def say(line: Line) -> None:
-    """Say a line by the host's processors. If they raise, it is said without them, and what they raised passes on."""
+    """Say a line by the host's processors. If they raise, it is said without them, and what they raised passes on.
+
+    They get a stand-in of the error, since they may print local variables; the record has the error itself.
+    """
     end = _End(line)
     try:
         logger: Any = structlog.wrap_logger(end, processors=_processors(line))
         fields = dict(line.fields)
         if line.exc_info is not None:
-            fields["exc_info"] = line.exc_info
+            error = stand_in(line.exc_info[1])
+            fields["exc_info"] = (type(error), error, error.__traceback__)
         answer = getattr(logger, logging.getLevelName(line.level).lower())(line.event, **fields)
         if inspect.iscoroutine(answer):  # a wrapper for async code, which nobody awaits here
             answer.close()
