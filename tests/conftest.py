@@ -43,7 +43,11 @@ LONGEST_REPORT = 200_000
 
 
 def pytest_configure() -> None:
-    """What `nohup` or a shell's `&` have this run ignore, the processes that tests start would ignore as well."""
+    """What `nohup` or a shell's `&` have this run ignore, the processes that tests start would ignore as well. Files of
+    workers lie where TMPDIR says, not in folders of the session of whoever runs this.
+    """
+    for name in ("RUNTIME_DIRECTORY", "XDG_RUNTIME_DIR"):
+        os.environ.pop(name, None)
     for number in (signal.SIGHUP, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)

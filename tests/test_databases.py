@@ -362,12 +362,11 @@ def test_notes_of_two_databases_of_two_services_do_not_meet(tmp_path: Path, monk
     """Their `NAME` is the same: none."""
     from durable.worker import notes
 
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
     folders = set()
     for service in ("one", "two"):
         entry = {**connections["default"].settings_dict, "NAME": "", "OPTIONS": {"service": service}}
         monkeypatch.setattr(connections["default"], "settings_dict", entry)
-        folders.add(notes.folder_of("default"))
+        folders.add(notes.folder_of("default", tmp_path))
     assert len(folders) == 2
 
 

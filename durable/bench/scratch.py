@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +38,7 @@ def scratch(alias: str) -> Iterator[str]:
         with entered(alias, name):
             _make_tables(alias)
             yield name
-            folder = notes.folder_of(alias)
-        with suppress(OSError):  # somebody else's notes lie in it
-            folder.rmdir()
+            notes.forget(alias)
     finally:
         place.remove(alias, name)
 

@@ -3,8 +3,9 @@
 A note is a memory-mapped file in a folder of this user and this database. Its owner holds an flock on it: a file that
 can be locked belongs to a process that has died, and what stands in it is the workflow whose code ran at that moment.
 
-Notes lie in the folder for temporary files. Where that is full, read-only or missing, `/dev/shm` serves, and where no
-place does, workflows turn without notes: a death of the process in workflow code is not counted then. The log says so.
+`durable.worker.folders` says where they lie. Where a place is full, read-only or missing, the next one serves. Where
+none does, workflows turn without notes: a death of the process in workflow code is not counted then. The log says so.
+Notes of the dead are looked for in all places.
 """
 
 from __future__ import annotations
@@ -13,21 +14,21 @@ import fcntl
 import hashlib
 import mmap
 import os
-import tempfile
+import stat
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from django.db import connections
 
+from durable.worker import folders
 from durable.worker.logs import get_logger
 
 log = get_logger("durable.worker.notes")
 
 _SIZE = 17
 _NOTED = 1
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the folder in it belongs to this user, or is not used
 
 
 class Note:
@@ -60,6 +61,11 @@ class Note:
             self._map[1:_SIZE] = workflow_id.bytes
             self._map[0] = _NOTED
 
+    @property
+    def is_there(self) -> bool:
+        """Whether others can find it. Folders for temporary files are tidied, and those of a session go at its end."""
+        return os.fstat(self._file).st_nlink > 0
+
     def close(self) -> None:
         """A clean end: nothing was running."""
         self.write(None)
@@ -79,47 +85,43 @@ class Notes:
     def open(self) -> Note | None:
         """This process's note, or None where no place takes one; the log says so once."""
         troubles = []
-        for place in _places():
+        for place in folders.places():
             try:
                 return Note(folder_of(self._alias, place))
             except OSError as trouble:
                 troubles.append(f"{place}: {trouble}")
         if not self._told:
-            log.error("no_place_for_notes", places=troubles, cure="set TMPDIR to a folder that can be written")
+            cure = "give the service a RuntimeDirectory=, or set TMPDIR to a folder that can be written"
+            log.error("no_place_for_notes", places=troubles, cure=cure)
         self._told = True
         return None
 
     def count_the_dead(self, count: Callable[[uuid.UUID], bool]) -> list[uuid.UUID]:
         """As the function of this name, in all places that there are."""
         counted = []
-        for place in _places():
-            try:
-                folder = folder_of(self._alias, place)
-            except OSError:  # nothing of ours can lie there
-                continue
-            counted += count_the_dead(folder, count)
+        for place in folders.places():
+            for root in folders.existing(place):
+                counted += count_the_dead(root / _identity(self._alias), count)
         return counted
 
 
-def folder_of(alias: str, place: Path | None = None) -> Path:
-    """The folder of notes about the database of an alias; made if missing, readable by this user only.
+def folder_of(alias: str, place: Path) -> Path:
+    """The folder in this place of notes about the database of an alias; made if missing, readable by this user only.
 
-    Raises `OSError` when it cannot be made, `PermissionError` among them when the place belongs to somebody else.
+    Raises `OSError` when it cannot be made.
     """
-    settings = connections[alias].settings_dict
-    options = settings.get("OPTIONS") or {}
-    parts = [settings[part] for part in ("ENGINE", "NAME", "HOST", "PORT")]
-    # A service file, or the driver's own parameters, may say instead which database it is.
-    parts += [options[part] for part in ("service", "dbname", "database", "host", "port") if part in options]
-    identity = "\n".join(map(str, parts))
-    digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
-    root = (place or Path(tempfile.gettempdir())) / f"durable-{os.getuid()}"
-    for folder in (root, root / digest):
-        folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-        if found.st_uid != os.getuid() or folder.is_symlink():
-            raise PermissionError(f"{folder} belongs to somebody else; notes about workflows can not be kept there.")
-    return root / digest
+    folder = folders.make(place) / _identity(alias)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    folders.check(folder)
+    return folder
+
+
+def forget(alias: str) -> None:
+    """Remove what is left where notes about a database lay that is no more: folders without a note in them."""
+    for place in folders.places():
+        for root in folders.existing(place):
+            with suppress(OSError):  # there is none, or somebody's notes lie in it
+                (root / _identity(alias)).rmdir()
 
 
 def count_the_dead(folder: Path, count: Callable[[uuid.UUID], bool]) -> list[uuid.UUID]:
@@ -144,9 +146,11 @@ def count_the_dead(folder: Path, count: Callable[[uuid.UUID], bool]) -> list[uui
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bytes | None]:
-    """The content of a note whose owner is dead, held so that nobody else counts it; None when the owner lives."""
+    """The content of a note whose owner is dead, held so that nobody else counts it; None when the owner lives, and for
+    what another user, or a link, has put there.
+    """
     try:
-        file = os.open(path, os.O_RDWR)
+        file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:  # another process was faster; or it could not be removed once counted, and would be counted again
         yield None
         return
@@ -156,17 +160,19 @@ def _locked(path: Path) -> Iterator[bytes | None]:
         except BlockingIOError:
             yield None
             return
+        found = os.fstat(file)
+        is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
         # Between opening and locking somebody else may have counted and removed it.
-        yield os.pread(file, _SIZE, 0) if os.fstat(file).st_nlink else None
+        yield os.pread(file, _SIZE, 0) if is_ours and found.st_nlink else None
     finally:
         os.close(file)
 
 
-def _places() -> Sequence[Path]:
-    """The folder for temporary files, if there is one that can be written, and shared memory, if there is any."""
-    places: dict[Path, None] = {}
-    with suppress(FileNotFoundError):
-        places[Path(tempfile.gettempdir())] = None
-    if SHARED_MEMORY.is_dir():
-        places[SHARED_MEMORY] = None
-    return list(places)
+def _identity(alias: str) -> str:
+    """What tells this database from others, as the name of a folder."""
+    settings = connections[alias].settings_dict
+    options = settings.get("OPTIONS") or {}
+    parts = [settings[part] for part in ("ENGINE", "NAME", "HOST", "PORT")]
+    # A service file, or the driver's own parameters, may say instead which database it is.
+    parts += [options[part] for part in ("service", "dbname", "database", "host", "port") if part in options]
+    return hashlib.blake2b("\n".join(map(str, parts)).encode(), digest_size=8).hexdigest()

@@ -211,14 +211,14 @@ class Supervisor:
 
     def _listen(self) -> None:
         pipes = {child.pipe: child for child in self._children if child.pipe >= 0}
-        listening = [self._health.fileno()] if self._health is not None else []
+        listening = self._health.filenos() if self._health is not None else []
         ready = readable([self._doorbell.fileno(), *pipes, *listening], TICK)
         self._doorbell.wait(0)
         for end in ready:
             if end in pipes:
                 self._hear(pipes[end])
-        if self._health is not None and self._health.fileno() in ready:
-            self._health.answer(self.complaints())
+        if self._health is not None:
+            self._health.serve(self.complaints)
 
     def _hear(self, child: _Child) -> None:
         reports = read(child.pipe)

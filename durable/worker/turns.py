@@ -23,7 +23,7 @@ from durable.worker.wakeup import Pace
 BATCH = 100
 
 NOTE_AGAIN = 5.0
-"""Seconds until a note is tried again where no place takes one."""
+"""Seconds until a note is tried again where no place takes one, and between looks whether it is still there."""
 
 
 class Turns:
@@ -69,8 +69,8 @@ class Turns:
         """Take one batch of turns. Answers seconds to rest."""
         if not self._ready():
             return 1.0
-        if self._note is None and time.monotonic() >= self._note_due:
-            self._note = self._make_note()
+        if time.monotonic() >= self._note_due:
+            self._see_to_the_note()
             self._note_due = time.monotonic() + NOTE_AGAIN
         taken: Sequence[Claim] = ()
         try:
@@ -110,6 +110,13 @@ class Turns:
         self._cache.drop_all()
         if self._note is not None:
             self._note.close()
+
+    def _see_to_the_note(self) -> None:
+        if self._note is not None and not self._note.is_there:
+            self._note.close()
+            self._note = None
+        if self._note is None:
+            self._note = self._make_note()
 
     def _noted(self, workflow_id: uuid.UUID | None) -> None:
         self._running = None if workflow_id is None else (workflow_id, time.monotonic())

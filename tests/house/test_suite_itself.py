@@ -111,6 +111,22 @@ def test_the_folder_of_a_killed_owner_is_removed_and_that_of_a_living_one_is_not
     assert not kept.exists()
 
 
+def test_locks_that_another_user_has_planted_stop_no_run(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as two users")
+    (tmp_path / "durable-planted-0-link.lock").symlink_to(tmp_path / "elsewhere.lock")
+    (tmp_path / "elsewhere.lock").touch()
+    os.mkfifo(tmp_path / "durable-planted-0-pipe.lock")
+    strangers = tmp_path / "durable-planted-0-file.lock"
+    strangers.touch()
+    os.chown(strangers, 65_533, 65_533)
+    kept = [tmp_path / f"durable-planted-0-{name}" for name in ("link", "pipe", "file")]
+    for folder in kept:
+        folder.mkdir()
+    assert folders.own("planted", parent=tmp_path).is_dir()
+    assert all(folder.is_dir() for folder in kept), "what is not ours is not removed either"
+
+
 def stand_in(folder: Path, name: str, ends: int = 0) -> str:
     """A program that takes the place of an interpreter: it says what it is asked to run, and ends so."""
     program = folder / name

@@ -18,7 +18,7 @@ import pytest
 
 from durable import clock
 from durable.outcomes import OutboxStatus, WorkflowStatus
-from durable.worker import notes
+from durable.worker import folders, notes
 from durable.worker.hostclock import HostClock
 from durable.worker.modes import Exit
 from durable.worker.worker import Worker
@@ -247,7 +247,7 @@ def test_where_no_place_takes_a_note_workflows_turn_without_and_the_log_says_so_
     plant: Plant, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A read-only root without shared memory."""
-    monkeypatch.setattr(notes, "SHARED_MEMORY", tmp_path / "nowhere")
+    monkeypatch.setattr(folders, "SHARED_MEMORY", tmp_path / "nowhere")
 
     def nowhere() -> str:
         raise FileNotFoundError("No usable temporary directory found")
@@ -264,7 +264,7 @@ def test_a_note_of_a_dead_process_is_found_in_each_place_that_notes_may_lie_in(
 ) -> None:
     temporary, shared = tmp_path / "temporary", tmp_path / "shared"
     shared.mkdir()
-    monkeypatch.setattr(notes, "SHARED_MEMORY", shared)
+    monkeypatch.setattr(folders, "SHARED_MEMORY", shared)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
     places = notes.Notes("default")
     note = places.open()

@@ -17,11 +17,14 @@ from django.utils.translation import gettext_lazy
 
 import durable
 from durable import Retry, activity
+from durable.worker import health
 from tests.ledger.models import Entry
 from tests.waiting import Gate
 
 GATES: dict[str, Gate] = {}
 """Doors that handlers pass through, by name; in the test's own process only."""
+
+health.REQUEST_SECONDS = float(os.environ.get("PLANT_REQUEST", health.REQUEST_SECONDS))
 
 SOON = Retry(max_attempts=3, first=timedelta(milliseconds=1), jitter=0.0, no_retry=(ValueError,))
 
