@@ -18,7 +18,7 @@ from durable.kernel import containers, records
 from durable.kernel.choices import of_enum, of_literal
 from durable.kernel.hints import Unresolved, label
 from durable.kernel.scalars import ANY_SHAPE, NONE, SCALARS, SHAPE_OF, Converter, native
-from durable.kernel.steps import Steps
+from durable.kernel.steps import TRIED_IN_VAIN, Steps
 from durable.kernel.unwritable import (
     ANNOTATE,
     USE_PLAIN,
@@ -210,6 +210,7 @@ def _read_untagged(candidates: list[Converter], data: Any, steps: Steps, name: s
             unreadable(error)
             if steps.are_spent:
                 raise
+            steps.take(TRIED_IN_VAIN)
     raise misfit(data, f"one of {name}")
 
 

@@ -10,6 +10,9 @@ from durable.kernel.unwritable import Refusal
 CROWD = 64
 """Keys of one hash that cost too little to be counted."""
 
+TRIED_IN_VAIN = 20
+"""Steps that it costs to have tried a member of a union that could not read the data: errors are dear."""
+
 
 class Steps:
     """What one decode may still do. A step is a value, a field or a comparison that is looked at.
