@@ -20,6 +20,7 @@ _TONES = {
     EventType.WORKFLOW_TIMED_OUT: "bad",
     EventType.WORKFLOW_BLOCKED: "bad",
     EventType.ACTIVITY_FAILED: "bad",
+    EventType.MARKER_RECORDED: "bad",
     EventType.WORKFLOW_CANCELLED: "off",
     EventType.ACTIVITY_CANCELLED: "off",
     EventType.ACTIVITY_DISCARDED: "off",
@@ -132,6 +133,12 @@ def _signal(facts: Mapping[str, Any], named: str) -> str:
     return _("Signal “%(name)s” received") % {"name": name} if name else _("A signal was received")
 
 
+def _marker(facts: Mapping[str, Any], named: str) -> str:
+    text = _("The code could not read the signal of event %(seq)s") % {"seq": facts.get("seq") or "?"}
+    problem = facts.get("problem")
+    return f"{text}: {problem}" if problem else text
+
+
 _SENTENCES: Mapping[str, Any] = {
     EventType.WORKFLOW_STARTED: _started,
     EventType.WORKFLOW_BEGUN: lambda facts, named: _("Its code began to run"),
@@ -153,4 +160,5 @@ _SENTENCES: Mapping[str, Any] = {
     EventType.ACTIVITY_DISCARDED: _discarded,
     EventType.TIMER_FIRED: _timer_fired,
     EventType.SIGNAL_RECEIVED: _signal,
+    EventType.MARKER_RECORDED: _marker,
 }

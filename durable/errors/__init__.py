@@ -26,6 +26,7 @@
     │   ├── WorkflowCancelled
     │   └── WorkflowTimedOut
     ├── ActivityError                  raised in workflow code: the activity failed for good
+    ├── SignalUnreadable               raised in workflow code: a signal is not of the type asked for
     ├── WorkflowBlocked                the code can not go on behind this history
     │   ├── NonDeterminism
     │   └── StackExhausted
@@ -86,6 +87,7 @@ from durable.errors.workflows import (
     NonDeterminism,
     PoisonTurn,
     ResultError,
+    SignalUnreadable,
     StackExhausted,
     TokenMissing,
     WorkflowBlocked,
@@ -124,6 +126,7 @@ __all__ = [
     "ResultError",
     "RowNotFound",
     "RowUnreadable",
+    "SignalUnreadable",
     "StackExhausted",
     "StoreUnavailable",
     "TokenMissing",

@@ -34,6 +34,18 @@ class WorkflowNotBlocked(DurableError):
         super().__init__(f"Workflow {workflow_id} is not blocked (it is {status}); there is nothing to unblock.")
 
 
+class SignalUnreadable(DurableError):
+    """Raised in workflow code: the signal that it took is not of the type asked for. It is taken, and gone.
+
+    It is raised again in every replay, also when a later type could read it. `problem` names path and type.
+    """
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        self.problem = problem
+        super().__init__(f"The signal {name!r} cannot be read: {problem}")
+
+
 class ResultError(DurableError):
     """The workflow ended without a result."""
 

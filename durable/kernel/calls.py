@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from durable.errors import WorkflowBlocked
-from durable.kernel.commands import CancelActivity
+from durable.kernel.commands import CancelActivity, RecordUnreadable
 from durable.kernel.futures import ActivityFuture
 
 if TYPE_CHECKING:
     from durable.kernel.loop import WorkflowLoop
 
-Asked = ActivityFuture | CancelActivity
+Asked = ActivityFuture | CancelActivity | RecordUnreadable
 
 
 class Calls:
@@ -57,7 +57,7 @@ class Calls:
         if not issued:
             return issued
         self.issued = []
-        return [asked for asked in issued if type(asked) is CancelActivity or not asked.done()]  # type: ignore[union-attr]
+        return [asked for asked in issued if type(asked) is not ActivityFuture or not asked.done()]
 
     def number(self, future: ActivityFuture, ordinal: int) -> None:
         """Give a call its ordinal; from now on its outcome can be fed."""

@@ -28,6 +28,14 @@ class CancelActivity:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordUnreadable:
+    """The code took the signal of this `seq`, which was not of the type asked for: it raises so in every replay."""
+
+    seq: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompleteWorkflow:
     """The code returned; `payload` is the encoded result.
 
@@ -60,4 +68,4 @@ class CancelWorkflow:
 
 
 Ending = CompleteWorkflow | FailWorkflow | CancelWorkflow
-Command = ScheduleActivity | CancelActivity | CompleteWorkflow | FailWorkflow | CancelWorkflow
+Command = ScheduleActivity | CancelActivity | RecordUnreadable | CompleteWorkflow | FailWorkflow | CancelWorkflow

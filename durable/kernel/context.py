@@ -95,8 +95,9 @@ def wait_for_signal(name: str, *, as_type: type[T]) -> Coroutine[Any, Any, T]: .
 def wait_for_signal(name: str, *, as_type: Any = None) -> Coroutine[Any, Any, Any]:
     """The next signal of this name: first in, first out, also those that came before anyone waited.
 
-    The payload comes as plain JSON, or decoded as `as_type`; one that does not fit blocks the workflow. A wait that is
-    cancelled, as by `asyncio.timeout`, takes no signal. Raises `KeyInvalid` at the call for what can not be a name.
+    The payload comes as plain JSON, or decoded as `as_type`; one that does not fit raises `SignalUnreadable`. A wait
+    that is cancelled, as by `asyncio.timeout`, takes no signal. Raises `KeyInvalid` at the call for what can not be a
+    name.
     """
     loop = _waiting_loop("durable.wait_for_signal(...)")
     if not isinstance(loop, WorkflowLoop):

@@ -26,6 +26,7 @@ activity_redriven    actor, mode, reason, was_judged
 activity_discarded   actor, reason, then, was_judged
 timer_fired          timer [seq, place]
 signal_received      name, payload
+marker_recorded      kind ("unreadable"), seq of the signal, problem
 ==================== ========================================================================================
 
 Keys that would be empty or zero may be left out.
@@ -70,6 +71,7 @@ class EventType(StrEnum):
     ACTIVITY_DISCARDED = "activity_discarded"
     TIMER_FIRED = "timer_fired"
     SIGNAL_RECEIVED = "signal_received"
+    MARKER_RECORDED = "marker_recorded"
 
 
 INPUTS = frozenset(
@@ -88,6 +90,7 @@ RECORDS = frozenset(
     {
         EventType.ACTIVITY_SCHEDULED,
         EventType.ACTIVITY_CANCELLED,
+        EventType.MARKER_RECORDED,
         EventType.WORKFLOW_COMPLETED,
         EventType.WORKFLOW_FAILED,
         EventType.WORKFLOW_CANCELLED,

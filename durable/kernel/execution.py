@@ -19,14 +19,14 @@ from durable.errors import NonDeterminism, PoisonTurn, WorkflowBlocked
 from durable.kernel import closing
 from durable.kernel.calls import Calls
 from durable.kernel.codec import Codec
-from durable.kernel.commands import CancelActivity, Command, ScheduleActivity
+from durable.kernel.commands import Command, ScheduleActivity
 from durable.kernel.definitions import WorkflowDefinition
 from durable.kernel.events import CLOSING, INPUTS, RECORDS, Event, EventType
 from durable.kernel.feeding import ending, feed
 from durable.kernel.futures import ActivityFuture
 from durable.kernel.loop import WorkflowLoop
 from durable.kernel.mailbox import Mailbox
-from durable.kernel.matching import Asked, match, words_of_record
+from durable.kernel.matching import Asked, match, unreadable, words_of_record
 from durable.kernel.stack import on_shallow_stack
 from durable.kernel.timers import Timer
 from durable.outcomes import Failure
@@ -93,7 +93,7 @@ class Execution:
         self.codec = codec
         self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
         self.calls = Calls(self.loop, limit=limits.max_events)
-        self.mailbox = Mailbox(self.loop, codec, workflow_id)
+        self.mailbox = Mailbox(self.loop, self.calls, codec, workflow_id)
         self.digest_key = b""
         self.last_seq = 0
         self.done = False
@@ -250,7 +250,9 @@ class Execution:
                     return at
                 event = replace(event, recorded_at=began)
             records, at = _records(history, at)
+            self.mailbox.known_unreadable = unreadable(records)
             asked = self._run(event)
+            self.mailbox.known_unreadable = {}
             taken, drift = match(asked, records, after=event.seq)
             self.drift += drift
             for one, record in zip(asked, taken, strict=True):
@@ -274,7 +276,7 @@ class Execution:
         asked: list[Asked] = list(self.calls.harvest())
         if loop.main is not None and (loop.exit is not None or loop.main.done()):
             self.done = True
-            kept: list[Asked] = [one for one in asked if type(one) is CancelActivity]
+            kept: list[Asked] = [one for one in asked if type(one) is not ActivityFuture]
             dropped = tuple(one.activity for one in asked if type(one) is ActivityFuture)
             end = ending(self, dropped)
             closing.close(loop)

@@ -128,7 +128,7 @@ def _fire(execution: Execution, event: Event) -> int:
 
 
 def _receive(execution: Execution, event: Event) -> int:
-    execution.mailbox.deliver(event.data["name"], event.data["payload"])
+    execution.mailbox.deliver(event.data["name"], (event.seq, event.data["payload"]))
     return 0
 
 

@@ -5,56 +5,80 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from durable.errors import PayloadError, WorkflowBlocked
+from durable.errors import PayloadError, SignalUnreadable, WorkflowBlocked
 from durable.kernel import birthplace
+from durable.kernel.commands import RecordUnreadable
 
 if TYPE_CHECKING:
     import uuid
 
+    from durable.kernel.calls import Calls
     from durable.kernel.codec import Codec
     from durable.kernel.futures import WorkflowFuture
     from durable.kernel.loop import WorkflowLoop
 
 
+Signal = tuple[int, str]
+"""The `seq` of its event, and its payload."""
+
+
 class Mailbox:
     """Kept signals and waiters by name. For no name are there both."""
 
-    __slots__ = ("_codec", "_kept", "_loop", "_waiting", "_workflow_id", "weight")
+    __slots__ = ("_calls", "_codec", "_kept", "_loop", "_waiting", "_workflow_id", "known_unreadable", "weight")
 
-    def __init__(self, loop: WorkflowLoop, codec: Codec, workflow_id: uuid.UUID) -> None:
+    def __init__(self, loop: WorkflowLoop, calls: Calls, codec: Codec, workflow_id: uuid.UUID) -> None:
         self._loop = loop
+        self._calls = calls
         self._codec = codec
         self._workflow_id = workflow_id
-        self._kept: dict[str, deque[str]] = {}
+        self._kept: dict[str, deque[Signal]] = {}
         self._waiting: dict[str, deque[WorkflowFuture]] = {}
         self.weight = 0
+        self.known_unreadable: dict[int, str] = {}
+        """What the records of a replayed activation say of signals that were taken in it, by `seq`."""
 
-    def deliver(self, name: str, payload: str) -> None:
+    def deliver(self, name: str, signal: Signal) -> None:
         """Hand a signal to the first that waits for it, or keep it behind the ones that came before."""
-        if not self._hand_over(name, payload):
-            self._kept.setdefault(name, deque()).append(payload)
-            self.weight += len(payload)
+        if not self._hand_over(name, signal):
+            self._kept.setdefault(name, deque()).append(signal)
+            self.weight += len(signal[1])
 
     async def take(self, name: str, hint: Any) -> Any:
         """The next signal of this name, decoded by `hint`. A waiter that is cancelled loses nothing.
 
-        A signal that does not decode blocks the workflow: the code that can read it may come with the next deploy.
+        One that is not of the type asked for raises `SignalUnreadable` in the code, and that is recorded, so that it
+        raises in every replay: nobody from outside can block a workflow. What only a deploy can have caused blocks it:
+        a payload that the codec cannot open, or one that was read before.
         """
         kept = self._kept.get(name)
         if kept:
-            payload = kept.popleft()
+            seq, payload = kept.popleft()
             self.weight -= len(payload)
         else:
-            payload = await self._wait(name)
+            seq, payload = await self._wait(name)
         born = birthplace.signal(self._workflow_id, name)
         try:
-            return self._codec.decode(payload, hint, path=f"signal {name}", birthplace=born)
+            data = self._codec.unseal(payload, path=f"signal {name}", birthplace=born)
         except PayloadError as problem:
-            self._loop.halt(
-                WorkflowBlocked(
-                    f"The signal {name!r} can not be read: {problem}", {"signal": name, "problem": str(problem)}
-                )
+            return await self._block(name, problem)
+        said = self.known_unreadable.get(seq)
+        if said is None:
+            try:
+                return self._codec.read(data, hint, path=f"signal {name}")
+            except PayloadError as problem:
+                if self._loop.replaying:
+                    return await self._block(name, problem)
+                said = str(problem)
+        self._calls.issued.append(RecordUnreadable(seq, said))
+        raise SignalUnreadable(name, said)
+
+    async def _block(self, name: str, problem: PayloadError) -> Any:
+        self._loop.halt(
+            WorkflowBlocked(
+                f"The signal {name!r} can not be read: {problem}", {"signal": name, "problem": str(problem)}
             )
+        )
         return await self._loop.create_future()  # for ever: the code must not go on, nor catch this
 
     def unread(self) -> tuple[str, ...]:
@@ -69,7 +93,7 @@ class Mailbox:
         """Forget who waits."""
         self._waiting.clear()
 
-    async def _wait(self, name: str) -> str:
+    async def _wait(self, name: str) -> Signal:
         waiters = self._waiting.setdefault(name, deque())
         waiter = self._loop.create_future()
         waiters.append(waiter)
@@ -84,17 +108,17 @@ class Mailbox:
                     waiters.remove(waiter)
             raise
 
-    def _hand_over(self, name: str, payload: str) -> bool:
+    def _hand_over(self, name: str, signal: Signal) -> bool:
         waiters = self._waiting.get(name)
         while waiters:
             waiter = waiters.popleft()
             if not waiter.done():
-                waiter.set_result(payload)
+                waiter.set_result(signal)
                 return True
         return False
 
-    def _give_back(self, name: str, payload: str) -> None:
+    def _give_back(self, name: str, signal: Signal) -> None:
         """It was handed over, but its taker was cancelled before it could look: the next one gets it."""
-        if not self._hand_over(name, payload):
-            self._kept.setdefault(name, deque()).appendleft(payload)
-            self.weight += len(payload)
+        if not self._hand_over(name, signal):
+            self._kept.setdefault(name, deque()).appendleft(signal)
+            self.weight += len(signal[1])

@@ -6,11 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from durable.errors import NonDeterminism
-from durable.kernel.commands import CancelActivity, CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
+from durable.kernel.commands import (
+    CancelActivity,
+    CancelWorkflow,
+    CompleteWorkflow,
+    Ending,
+    FailWorkflow,
+    RecordUnreadable,
+)
 from durable.kernel.events import Event, EventType
 from durable.kernel.futures import ActivityFuture
 
-Asked = ActivityFuture | CancelActivity | Ending
+Asked = ActivityFuture | CancelActivity | RecordUnreadable | Ending
 
 _ENDINGS: dict[type, EventType] = {
     CompleteWorkflow: EventType.WORKFLOW_COMPLETED,
@@ -21,6 +28,9 @@ _ENDINGS: dict[type, EventType] = {
 
 _SCHEDULED = EventType.ACTIVITY_SCHEDULED
 _CANCELLED = EventType.ACTIVITY_CANCELLED
+_MARKER = EventType.MARKER_RECORDED
+UNREADABLE = "unreadable"
+"""The kind of marker that a signal leaves which is not of the type asked for."""
 
 
 def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tuple[list[Event], int]:
@@ -71,6 +81,8 @@ def _key_of_asked(one: Asked) -> tuple[Any, ...]:
         return (_SCHEDULED, one.activity, one.digest)
     if type(one) is CancelActivity:
         return (_CANCELLED, one.ordinal)
+    if type(one) is RecordUnreadable:
+        return (_MARKER, UNREADABLE, one.seq)
     return (_ENDINGS[type(one)],)
 
 
@@ -79,7 +91,18 @@ def _key_of_record(record: Event) -> tuple[Any, ...]:
         return (record.type, record.data["activity"], record.data["digest"])
     if record.type is _CANCELLED:
         return (record.type, record.ordinal)
+    if record.type is _MARKER:
+        return (record.type, record.data["kind"], record.data["seq"])
     return (record.type,)
+
+
+def unreadable(records: Sequence[Event]) -> dict[int, str]:
+    """What the records of an activation say of signals that could not be read, by the `seq` of the signal."""
+    return {
+        record.data["seq"]: str(record.data.get("problem") or "")
+        for record in records
+        if record.type is _MARKER and record.data["kind"] == UNREADABLE
+    }
 
 
 def words_of_record(record: Event) -> str:
@@ -88,6 +111,8 @@ def words_of_record(record: Event) -> str:
         return f"a call of {record.data['activity']} (activity {record.ordinal})"
     if record.type is _CANCELLED:
         return f"the cancellation of activity {record.ordinal}"
+    if record.type is _MARKER:
+        return f"that the signal of event {record.data['seq']} could not be read"
     return {
         EventType.WORKFLOW_COMPLETED: "the workflow's completion",
         EventType.WORKFLOW_FAILED: "the workflow's failure",
@@ -100,6 +125,8 @@ def _words_of_asked(one: Asked) -> str:
         return f"a call of {one.activity}"
     if isinstance(one, CancelActivity):
         return f"the cancellation of activity {one.ordinal}"
+    if isinstance(one, RecordUnreadable):
+        return f"that the signal of event {one.seq} can not be read"
     if isinstance(one, CompleteWorkflow):
         return "the workflow's completion"
     if isinstance(one, FailWorkflow):

@@ -20,6 +20,7 @@ from durable.kernel.commands import (
     Command,
     CompleteWorkflow,
     FailWorkflow,
+    RecordUnreadable,
     ScheduleActivity,
 )
 from durable.kernel.definitions import ActivityDefinition, WorkflowDefinition
@@ -139,6 +140,9 @@ def record(command: Command, seq: int, at: datetime) -> Event:
             return Event(seq, EventType.ACTIVITY_SCHEDULED, {"activity": activity, "digest": digest}, at, ordinal)
         case CancelActivity(ordinal):
             return Event(seq, EventType.ACTIVITY_CANCELLED, {}, at, ordinal)
+        case RecordUnreadable(signal_seq, problem):
+            data = {"kind": "unreadable", "seq": signal_seq, "problem": problem}
+            return Event(seq, EventType.MARKER_RECORDED, data, at)
         case CompleteWorkflow(payload, tasks, dropped):
             return Event(seq, EventType.WORKFLOW_COMPLETED, {"result": payload, **_dropped(tasks, dropped)}, at)
         case FailWorkflow(failure, tasks, dropped):

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import typing
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -33,6 +33,8 @@ class Nowhere(tzinfo):
     def utcoffset(self, when: datetime | None) -> timedelta | None:
         raise ArithmeticError("nowhere")
 
+    tzname = dst = utcoffset  # type: ignore[assignment]
+
 
 LEAVES: list[Any] = [
     Any, object, None, bool, int, float, str, bytes, Decimal, uuid.UUID, datetime, date, time, timedelta, complex,
@@ -41,18 +43,18 @@ LEAVES: list[Any] = [
 ]  # fmt: skip
 
 
+ONE: list[Any] = [list, Sequence, set, frozenset, Box]
+TWO: list[Any] = [Mapping, tuple, typing.Union]
+EACH: Any = tuple
+NAMED: Any = dict
+
+
 def _compound(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    one: list[Callable[[Any], Any]] = [
-        lambda hint: list[hint], lambda hint: Sequence[hint], lambda hint: set[hint], lambda hint: frozenset[hint],
-        lambda hint: tuple[hint, ...], lambda hint: dict[str, hint], lambda hint: Box[hint], lambda hint: hint,
-    ]  # fmt: skip
-    two: list[Callable[[Any, Any], Any]] = [
-        lambda key, item: Mapping[key, item], lambda left, right: tuple[left, right],
-        lambda left, right: typing.Union[left, right],  # noqa: UP007 - of texts as well
-    ]  # fmt: skip
-    return st.builds(lambda make, hint: make(hint), st.sampled_from(one), inner) | st.builds(
-        lambda make, left, right: make(left, right), st.sampled_from(two), inner, inner
-    )
+    one = st.builds(lambda kind, hint: kind[hint], st.sampled_from(ONE), inner)
+    two = st.builds(lambda kind, left, right: kind[left, right], st.sampled_from(TWO), inner, inner)
+    many = inner.map(lambda hint: EACH[hint, ...])
+    named = inner.map(lambda hint: NAMED[str, hint])
+    return one | two | many | named
 
 
 hints = st.recursive(st.sampled_from(LEAVES), _compound, max_leaves=4)
@@ -184,28 +186,28 @@ from tests.kernel import test_decode_budget as budget, kinds
 from durable.errors import PayloadError
 from durable.kernel.codec import JsonCodec
 
-resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+resource.setrlimit(resource.RLIMIT_AS, (1 << 29, 1 << 29))
 resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
 sys.set_int_max_str_digits({digits})
 codec = JsonCodec()
-most = 1024 * 1024
+most = 256 * 1024
 P = sys.hash_info.modulus
 attacks = {{
-    "numbers of a million digits": ("1" * most, int),
-    "a fraction of a million digits": ("0." + "1" * most, float),
+    "numbers of many digits": ("1" * most, int),
+    "a fraction of many digits": ("0." + "1" * most, float),
     "digits as a span": (json.dumps("P" + "9" * most + "DT0S"), timedelta),
     "digits as a number in text": (json.dumps("9" * most), budget.Decimal),
     "digits as a key": (json.dumps({{"9" * most: 1}}), dict[int, int]),
     "digits as an exponent": ("1e" + "9" * most, float),
-    "numbers of one hash": (json.dumps([P * n for n in range(1, 45_000)]), set[int]),
-    "keys of one hash": (json.dumps({{P * n: 1 for n in range(1, 40_000)}}), dict[int, int]),
+    "numbers of one hash": (json.dumps([P * n for n in range(1, 12_000)]), set[int]),
+    "keys of one hash": (json.dumps({{P * n: 1 for n in range(1, 10_000)}}), dict[int, int]),
     "empty records": ("[" + ",".join(["{{}}"] * (most // 3)) + "]", list[budget.Long]),
     "empty lists": ("[" + ",".join(["[]"] * (most // 3)) + "]", list[list[int]]),
     "depth": ("[" * most, budget.Any),
     "depth of records": ('{{"name":"","children":[' * (most // 30), kinds.Tree),
     "a union in depth": ('{{"inner":' * 110 + '{{"number":"x"}}' + "}}" * 110, budget.Left | budget.Right),
     "a union in breadth": (
-        "[" + ",".join(['{{"inner":' * 20 + '{{"number":"x"}}' + "}}" * 20] * 4_000) + "]",
+        "[" + ",".join(['{{"inner":' * 20 + '{{"number":"x"}}' + "}}" * 20] * 1_000) + "]",
         list[budget.Left | budget.Right],
     ),
     "a flag": (str(1 << 10_000), kinds.Right),
@@ -220,8 +222,8 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("digits", [0, 640, 4_300, 1_000_000])
-def test_a_megabyte_that_means_harm_is_refused_within_a_gigabyte_and_two_minutes_of_computing(digits: int) -> None:
+@pytest.mark.parametrize("digits", [0, 4_300])
+def test_256_kib_that_mean_harm_are_refused_within_512_mib_and_two_minutes_of_computing(digits: int) -> None:
     """Also in a process that has lifted Python's limit for the digits of numbers."""
     ran = subprocess.run(
         [sys.executable, "-c", ALONE.format(digits=digits)], capture_output=True, text=True, check=False
@@ -230,4 +232,4 @@ def test_a_megabyte_that_means_harm_is_refused_within_a_gigabyte_and_two_minutes
     assert lines[-1:] == ["done"], ran.stderr[-2_000:]
     told = dict(line.rsplit(" ", 1) for line in lines[:-1])
     read = {name for name, outcome in told.items() if outcome == "read"}
-    assert read == {"a fraction of a million digits", "digits as a number in text", "empty lists"}
+    assert read == {"a fraction of many digits", "digits as a number in text", "empty lists"}

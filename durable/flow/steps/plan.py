@@ -14,10 +14,12 @@ from durable.kernel.commands import (
     Command,
     CompleteWorkflow,
     FailWorkflow,
+    RecordUnreadable,
     ScheduleActivity,
 )
 from durable.kernel.events import Event, EventType
 from durable.kernel.execution import Execution
+from durable.kernel.matching import UNREADABLE
 from durable.kernel.registry import registry
 from durable.kernel.retry import Retry
 from durable.outcomes import WorkflowStatus
@@ -94,6 +96,9 @@ class Plan:
                 case CancelActivity(ordinal):
                     self.cancelled.append(ordinal)
                     self._record(EventType.ACTIVITY_CANCELLED, {}, event.recorded_at, ordinal)
+                case RecordUnreadable(seq, problem):
+                    marker = {"kind": UNREADABLE, "seq": seq, "problem": problem}
+                    self._record(EventType.MARKER_RECORDED, marker, event.recorded_at, None)
                 case CompleteWorkflow():
                     data = {"result": command.payload, **_dropped(command)}
                     self.closing = Closing(
