@@ -193,6 +193,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "NOTIFY": _flag,
     "REDACT_PAYLOADS": _flag,
     "LOG_FAILURES": _log_failures,
+    "PLAIN_FAILURES": _flag,
     "RESET_CONNECTIONS": _flag,
     "CODEC": _dotted,
 }
@@ -227,6 +228,7 @@ class Settings:
     notify: bool = False
     redact_payloads: bool = False
     chosen_log_failures: Literal["full", "type"] | None = None
+    plain_failures: bool = False
     reset_connections: bool = True
     chosen_codec: str = JSON_CODEC
 
@@ -253,6 +255,11 @@ class Settings:
         if self.chosen_log_failures is not None:
             return self.chosen_log_failures == "full"
         return self.chosen_codec == JSON_CODEC and not self.redact_payloads
+
+    @property
+    def seals_failures(self) -> bool:
+        """Whether texts of failures go through the codec: where there is one, but for `PLAIN_FAILURES`."""
+        return self.chosen_codec != JSON_CODEC and not self.plain_failures
 
     def codec(self) -> Codec:
         """The codec of `CODEC`, with `MAX_PAYLOAD_BYTES`; the same object each time."""

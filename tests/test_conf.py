@@ -121,6 +121,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("NOTIFY", 1, "True or False"),
     ("REDACT_PAYLOADS", None, "True or False"),
     ("RESET_CONNECTIONS", None, "True or False"),
+    ("PLAIN_FAILURES", 1, "True or False"),
     ("LOG_FAILURES", "none", "'full' or 'type'"),
     ("CODEC", "nowhere.Codec", "can be imported"),
     ("CODEC", "durable.kernel.retry.Retry", "subclass of durable.kernel.codec.JsonCodec"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import OuterRef, QuerySet, Subquery, TextField
+from django.db.models import F, OuterRef, QuerySet, Subquery, TextField
 from django.db.models.functions import Cast
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -55,7 +55,9 @@ def newest_attempt_of_row() -> Subquery:
 def failed_attempts() -> QuerySet[FailedAttempt]:
     """Failed attempts with the error as raw text, which opens whatever it holds."""
     rows = FailedAttempt.objects.using(settings.database_alias)
-    return rows.defer("error").annotate(error_text=Cast("error", TextField()))
+    return rows.defer("error").annotate(
+        error_text=Cast("error", TextField()), owner=F("outbox_row__workflow_id"), ordinal=F("outbox_row__ordinal")
+    )
 
 
 def read(attempts: Iterable[Any], seen: failures.Visibility) -> list[ReadAttempt]:
@@ -66,8 +68,8 @@ def read(attempts: Iterable[Any], seen: failures.Visibility) -> list[ReadAttempt
         error = wording.read_json(row.error_text)
         words, traceback = "", ""
         if isinstance(error, dict):
-            words = failure_words(failures.readable(error, seen))
-            traceback = str(error.get("traceback") or "") if shown else ""
+            told = failures.readable(error, seen, row.owner, row.ordinal)
+            words, traceback = failure_words(told), str(told.get("traceback") or "")
         elif shown and row.error_text and error is None and row.error_text != "null":
             words = row.error_text
         found.append(

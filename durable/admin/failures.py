@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from enum import Enum
 from typing import Any
@@ -12,11 +13,10 @@ from django.utils.translation import gettext as _
 from durable.conf import settings
 from durable.kernel.events import EventType
 from durable.outcomes import Naming
+from durable.store import failures as stored
 
 HIDDEN = "hidden"
 """The key that says in an event's data that something was left out, and why."""
-
-_OF_BLOCKS = frozenset({"reason", "recorded", "asked", "problem"})
 
 
 class Visibility(Enum):
@@ -43,24 +43,43 @@ def visibility(request: HttpRequest) -> Visibility:
     return Visibility.NO_PERMISSION
 
 
-def readable(failure: Any, seen: Visibility) -> Any:
-    """A stored failure for reading; where its texts are hidden, its class and the note."""
-    if seen is Visibility.SHOWN or failure is None:
-        return failure
-    named = str(failure.get("type") or "") if isinstance(failure, Mapping) else ""
-    return {"type": named, HIDDEN: seen.note}
+def readable(failure: Any, seen: Visibility, workflow_id: uuid.UUID, ordinal: int | None) -> Any:
+    """A stored failure for reading; where its texts are hidden, its class and the note. `ordinal` is that of the
+    activity, or None for the workflow's own; a single activity is activity 1.
+    """
+    if not isinstance(failure, Mapping):
+        return failure if seen is Visibility.SHOWN or failure is None else {"type": "", HIDDEN: seen.note}
+    if seen is not Visibility.SHOWN:
+        return {"type": str(failure.get("type") or ""), HIDDEN: seen.note}
+    return stored.read(failure, workflow_id, ordinal).as_data() if stored.SEALED in failure else failure
 
 
-def of_event(event_type: str, data: Any, seen: Visibility) -> Any:
-    """An event's data without the texts of failures, where those are hidden."""
-    if seen is Visibility.SHOWN or not isinstance(data, Mapping):
+def of_event(event_type: str, data: Any, seen: Visibility, workflow: Any, ordinal: int | None) -> Any:
+    """An event's data with the texts of failures made readable, or without them where those are hidden."""
+    if not isinstance(data, Mapping):
         return data
     kept = dict(data)
-    if event_type == EventType.WORKFLOW_BLOCKED and any(key in kept for key in _OF_BLOCKS):
-        kept = {**{key: value for key, value in kept.items() if key not in _OF_BLOCKS}, HIDDEN: seen.note}
+    if event_type == EventType.WORKFLOW_BLOCKED:
+        kept = block(kept, seen, workflow.pk)
     if "failure" in kept:
-        kept["failure"] = readable(kept["failure"], seen)
+        maker = 1 if ordinal is None and workflow.single else ordinal
+        kept["failure"] = readable(kept["failure"], seen, workflow.pk, maker)
     return kept
+
+
+def of_message(data: Any, seen: Visibility, workflow_id: uuid.UUID, ordinal: int | None) -> Any:
+    """The data of a message that tells of a failure, likewise."""
+    if not isinstance(data, Mapping) or "failure" not in data:
+        return data
+    return {**data, "failure": readable(data["failure"], seen, workflow_id, ordinal)}
+
+
+def block(data: Mapping[str, Any], seen: Visibility, workflow_id: uuid.UUID) -> dict[str, Any]:
+    """What a *blocked* event says, likewise."""
+    if seen is Visibility.SHOWN:
+        return stored.read_block(data, workflow_id)
+    left_out = stored.BLOCK_TEXTS | {stored.SEALED}
+    return {**{key: value for key, value in data.items() if key not in left_out}, HIDDEN: seen.note}
 
 
 def named(naming: Naming | None, seen: Visibility) -> str:

@@ -207,7 +207,7 @@ def _entries(
     names = _activity_names(workflow, records)
     entries = []
     for seq, event_type, ordinal, recorded_at, characters, text in records:
-        data = failures.of_event(event_type, wording.read_json(text), told)
+        data = failures.of_event(event_type, wording.read_json(text), told, workflow, ordinal)
         name = names.get(seq)
         shown, traceback = _shown(workflow, text, data, ordinal, seen, told)
         entries.append(

@@ -138,9 +138,12 @@ class MessageAdmin(Room):
             rows = Message.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
             found = rows.annotate(**payloads.columns("payload")).first()
             given = payloads.stored(found, "payload", NOWHERE, self.payload_address(row, "payload"))
-            if row.kind == MessageKind.FAILED and given is not None and given.is_whole:
-                text = _without_texts(given.text, failures.visibility(request))
-                given = replace(given, text=text, characters=len(text))
+            if row.kind == MessageKind.FAILED and given is not None:
+                told = failures.visibility(request)
+                text = given.text if told is failures.Visibility.SHOWN else told.note
+                if given.is_whole:
+                    text = _with_its_failure(row, given.text, told)
+                given = replace(given, text=text, characters=len(text) if given.is_whole else given.characters)
         return Page(
             title=_("%(kind)s, message %(id)s") % {"kind": wording.message_kind(row.kind), "id": row.pk},
             subtitle=_("message"),
@@ -168,9 +171,9 @@ def _places(message: Any, data: Mapping[str, Any]) -> Mapping[str, Birthplace]:
     return birthplace.within(data, message.workflow_id, ordinal=message.ordinal, single=False)
 
 
-def _without_texts(text: str, seen: failures.Visibility) -> str:
+def _with_its_failure(message: Any, text: str, seen: failures.Visibility) -> str:
     """The payload of a message that tells of a failure, for this reader."""
-    if seen is failures.Visibility.SHOWN:
-        return text
     data = wording.read_json(text)
-    return seen.note if data is None else json.dumps(failures.of_event("", data, seen))
+    if data is None:
+        return text if seen is failures.Visibility.SHOWN else seen.note
+    return json.dumps(failures.of_message(data, seen, message.workflow_id, message.ordinal))

@@ -30,6 +30,7 @@ from durable.errors import ConfigurationError, NotRegistered
 from durable.kernel.registry import registry
 from durable.models import DeadLetter, Message, OutboxRow, Workflow, WorkItem
 from durable.outcomes import OutboxStatus
+from durable.store.failures import read_reason
 from durable.workflows import change_dead_letters
 
 if TYPE_CHECKING:
@@ -173,9 +174,11 @@ class WorkflowPage:
 
     def _blocked(self) -> Facts:
         shown = self.failures is failures.Visibility.SHOWN
-        report = block_report(self.workflow)
-        why = wording.shortened(self.workflow.blocked_reason, _REASON_SHOWN)
-        facts = [Fact(_("Why"), why if shown else self.failures.note)]
+        report = failures.block(block_report(self.workflow), self.failures, self.workflow.pk)
+        why = self.failures.note
+        if shown:
+            why = wording.shortened(read_reason(self.workflow.blocked_reason, self.workflow.pk), _REASON_SHOWN)
+        facts = [Fact(_("Why"), why)]
         if shown and report.get("recorded") is not None:
             facts.append(
                 Fact(_("Expected (in the history)"), wording.shortened(str(report["recorded"]), _REASON_SHOWN))
@@ -192,12 +195,13 @@ class WorkflowPage:
         return Facts(_("Blocked"), facts, kind="alarm")
 
     def _failure(self, failure: Any) -> Text:
+        told = failures.readable(failure, self.failures, self.workflow.pk, 1 if self.workflow.single else None)
         if self.failures is not failures.Visibility.SHOWN:
-            named = failure_words(failures.readable(failure, self.failures))
+            named = failure_words(told)
             note = format_html('<span class="durable-quiet">{}</span>', self.failures.note)
             return Text(_("Failure"), format_html("{}{}", payloads.block(named, self.space), note) if named else note)
-        words = failure_words(failure) or str(self.workflow.failure_text)
-        traceback = str(failure.get("traceback") or "") if isinstance(failure, dict) else ""
+        words = failure_words(told) or str(self.workflow.failure_text)
+        traceback = str(told.get("traceback") or "") if isinstance(told, dict) else ""
         body: SafeString = payloads.block(words, self.space)
         if traceback:
             body = format_html(

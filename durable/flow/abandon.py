@@ -12,7 +12,7 @@ from durable.flow import transaction
 from durable.flow.steps import backoff, dead_letters, reporting, returning
 from durable.flow.steps.dead_letters import Death
 from durable.outcomes import Cause, Claim, Failure, GiveBack
-from durable.store import outbox, work_items, workflows
+from durable.store import failures, outbox, work_items, workflows
 from durable.store.outbox import NewFailedAttempt, Return
 
 
@@ -43,7 +43,7 @@ def abandon(
             return GiveBack.TOKEN_MISSING
         row = rows[claim.row_id]
         work_items.delete(connection, [claim.row_id])
-        kept = None if failure is None else failure.as_data()
+        kept = None if failure is None else failures.stored(failure, claim.workflow_id, claim.ordinal)
         outbox.record_failures(
             connection, [NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, None, cause, kept)]
         )

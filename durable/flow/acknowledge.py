@@ -33,7 +33,8 @@ from durable.outcomes import (
     RetryLater,
     WorkflowStatus,
 )
-from durable.store import messages, outbox, together, work_items, workflows
+from durable.store import failures, messages, outbox, together, work_items, workflows
+from durable.store.failures import StoredFailure
 from durable.store.messages import NewMessage
 from durable.store.outbox import LockedRow, NewFailedAttempt, Return
 from durable.store.workflows import LockedWorkflow
@@ -179,7 +180,7 @@ def _close_rows(connection: BaseDatabaseWrapper, row_ids: Sequence[int], endings
                 returned.append(Return(claim.row_id, delay, attempts=1, cause=e.cause.value, heartbeat=e.heartbeat))
         if isinstance(e, Failed | RetryLater):
             failed.append(
-                NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, e.started_at, e.cause, e.failure.as_data())
+                NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, e.started_at, e.cause, _stored(e))
             )
     together.finish(connection, row_ids, finished)
     outbox.give_back(connection, returned)
@@ -199,7 +200,7 @@ def _hand_over(
         elif isinstance(e, Completed):
             told.append(NewMessage(claim.workflow_id, claim.lease, MessageKind.COMPLETED, e.payload, claim.ordinal))
         elif isinstance(e, Failed):
-            payload = wire.dump({"failure": e.failure.as_data(), "attempts": claim.attempt})
+            payload = wire.dump({"failure": _stored(e).data, "attempts": claim.attempt})
             told.append(NewMessage(claim.workflow_id, claim.lease, MessageKind.FAILED, payload, claim.ordinal))
     messages.insert(connection, told)
     if ended:
@@ -207,13 +208,17 @@ def _hand_over(
         closing.end_singles(connection, ended, at=at)
 
 
+def _stored(ending: Failed | RetryLater) -> StoredFailure:
+    return failures.stored(ending.failure, ending.claim.workflow_id, ending.claim.ordinal)
+
+
 def _verdict(
     workflow: LockedWorkflow, ending: Completed | Failed | Cancelled
-) -> tuple[LockedWorkflow, EventType, WorkflowStatus, str | None, dict[str, str] | None]:
+) -> tuple[LockedWorkflow, EventType, WorkflowStatus, str | None, StoredFailure | None]:
     match ending:
         case Completed():
             return workflow, EventType.WORKFLOW_COMPLETED, WorkflowStatus.COMPLETED, ending.payload, None
         case Failed():
-            return workflow, EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, None, ending.failure.as_data()
+            return workflow, EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, None, _stored(ending)
         case Cancelled():
             return workflow, EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, None, None

@@ -16,7 +16,8 @@ from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
 from durable.logs import get_logger
 from durable.outcomes import Discarded, Failure, Then, WorkflowStatus
-from durable.store import history, messages, redrives, workflows
+from durable.store import failures, history, messages, redrives, workflows
+from durable.store.failures import StoredFailure
 from durable.store.messages import NewMessage
 from durable.store.workflows import LockedWorkflow
 
@@ -49,7 +50,8 @@ class _Discard(Change[Discarded]):
         was_judged = moved.was_delivered or recorded > 0
         self.record(connection, moved.row_id, mode=f"discard_{self.then}", was_judged=was_judged)
         event = self.marker(connection, workflow, EventType.ACTIVITY_DISCARDED, then=self.then, was_judged=was_judged)
-        failure = Failure("Discarded", f"{letter.activity} was discarded: {self.reason}")
+        told = Failure("Discarded", f"{letter.activity} was discarded: {self.reason}")
+        failure = failures.stored(told, workflow.id, self.ordinal)
         if was_judged or not workflow.single:
             history.append(connection, [(workflow.id, event)])
             workflows.note_seq(connection, workflow.id, event.seq)
@@ -62,8 +64,8 @@ class _Discard(Change[Discarded]):
                 event=EventType.WORKFLOW_FAILED,
                 status=WorkflowStatus.FAILED,
                 at=event.recorded_at,
-                data={"failure": failure.as_data()},
-                failure=failure.as_data(),
+                data={"failure": failure.data},
+                failure=failure,
                 before=[event],
             )
         else:
@@ -81,7 +83,7 @@ class _Discard(Change[Discarded]):
     def held_back(self) -> RedriveRefused:
         return AlreadyJudged(self.workflow_id, self.ordinal)
 
-    def _messages(self, workflow: LockedWorkflow, failure: Failure, attempts: int) -> list[NewMessage]:
+    def _messages(self, workflow: LockedWorkflow, failure: StoredFailure, attempts: int) -> list[NewMessage]:
         """What the workflow is told. A request to cancel comes with the failure behind it: code that goes on waiting
         all the same (it shields the activity, or cleans up with it after an earlier request) would wait for ever.
         """
@@ -89,7 +91,7 @@ class _Discard(Change[Discarded]):
         if self.then == "cancel":
             payload = wire.dump({"reason": self.reason, "actor": self.actor_text})
             told.append(NewMessage(workflow.id, workflow.lease, MessageKind.CANCEL, payload))
-        payload = wire.dump({"failure": failure.as_data(), "attempts": attempts})
+        payload = wire.dump({"failure": failure.data, "attempts": attempts})
         told.append(NewMessage(workflow.id, workflow.lease, MessageKind.FAILED, payload, self.ordinal))
         return told
 

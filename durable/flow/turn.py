@@ -346,7 +346,7 @@ def _write(
             reporting.closed(
                 plan.workflow,
                 plan.closing.status,
-                failure=plan.closing.failure,
+                failure=None if plan.closing.failure is None else plan.closing.failure.failure,
                 reason=str(plan.closing.data.get("reason") or ""),
                 error=plan.closing.error,
             )

@@ -9,13 +9,13 @@ workflow_started     type, input (payload; absent for a single activity), python
                      codec; shown to nobody; absent in runs that began before it and for a single activity)
 workflow_begun       (nothing)
 workflow_completed   result (payload), dropped_tasks, dropped_commands, unread
-workflow_failed      failure {type, message, traceback}, dropped_tasks, dropped_commands, unread
+workflow_failed      failure {type, message, traceback} or {type, sealed}, dropped_tasks, dropped_commands, unread
 workflow_cancelled   reason, actor, terminated, dropped_tasks, dropped_commands, unread
 workflow_timed_out   unread
 workflow_paused      actor, reason
 workflow_resumed     actor, reason
 workflow_reopened    actor, reason
-workflow_blocked     reason, version, and what staff are shown (position, recorded, asked)
+workflow_blocked     reason, version, what staff are shown (position, recorded, asked); or the texts in sealed
 workflow_unblocked   actor, reason
 cancel_requested     actor, reason
 activity_scheduled   activity, digest (keyed by digest_key, hidden like a payload)

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from durable.errors import ActivityError, ArgumentsMismatch, NonDeterminism, PayloadError, WorkflowBlocked
 from durable.errors.showing import is_a
-from durable.kernel import birthplace
+from durable.kernel import birthplace, failures
 from durable.kernel.codec import decode_arguments, read_digest_key
 from durable.kernel.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
 from durable.kernel.events import Event, EventType
 from durable.kernel.failure import describe, for_log
 from durable.kernel.loop import trouble_of_the_machine
-from durable.outcomes import Failure
 
 if TYPE_CHECKING:
     from durable.kernel.execution import Execution
@@ -95,7 +94,12 @@ def _complete(execution: Execution, event: Event) -> int:
 
 def _fail(execution: Execution, event: Event) -> int:
     future = _open(execution, event)
-    failure = Failure.from_data(event.data["failure"])
+    born = birthplace.failure(execution.workflow_id, event.ordinal)
+    try:
+        failure = failures.opened(event.data["failure"], born, codec=execution.codec)
+    except PayloadError as problem:
+        what = f"The failure of {future.activity} (activity {event.ordinal})"
+        raise _unreadable(event, what, problem) from problem
     del execution.calls.open[future.ordinal]
     if future.done():
         return 0

@@ -105,6 +105,8 @@ class OutboxRow(models.Model):
     last_heartbeat = models.TextField(null=True)
     failure_delivered = models.BooleanField(default=False)
     cause = models.CharField(max_length=40, default="", blank=True, choices=[(c.value, c.value) for c in Cause])
+    error_class = models.CharField(max_length=200, default="", db_default="", blank=True)
+    error_group = models.CharField(max_length=16, default="", db_default="", blank=True)
     dead_lettered_at = MomentField(null=True)
     redrive_count = models.PositiveIntegerField(default=0)
     discarded_at = MomentField(null=True)
@@ -232,6 +234,8 @@ class FailedAttempt(models.Model):
     ended_at = MomentField()
     cause = models.CharField(max_length=40, choices=[(c.value, c.value) for c in Cause])
     error = JsonTextField(null=True)
+    error_class = models.CharField(max_length=200, default="", db_default="", blank=True)
+    error_group = models.CharField(max_length=16, default="", db_default="", blank=True)
 
     class Meta:
         verbose_name = "failed attempt"

@@ -37,7 +37,8 @@ class Workflow(models.Model):
     Running: moved in by start and resume, out by pause, by the turn (or the acknowledgement of a single activity)
     that ends it, and by terminate. Paused: in by pause, out by resume and terminate. The four hard terminals: moved
     in as said, out by nothing but reopen. *Blocked* is a mark beside the status: set by the turn that could not go
-    on, cleared by unblock or by the first turn that succeeds after a deploy.
+    on, cleared by unblock or by the first turn that succeeds after a deploy. `error_class` and `error_group` are by
+    what lists group what failed or is blocked, without reading it.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)
@@ -50,6 +51,8 @@ class Workflow(models.Model):
     input = models.TextField()
     result = models.TextField(null=True)
     failure = JsonTextField(null=True)
+    error_class = models.CharField(max_length=200, default="", db_default="", blank=True)
+    error_group = models.CharField(max_length=16, default="", db_default="", blank=True)
     parent = models.ForeignKey("self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
     queue = models.CharField(max_length=100, default="default")
     priority = models.SmallIntegerField(default=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -11,6 +12,7 @@ from django.db.models.functions import Cast
 
 from durable.models import FailedAttempt, OutboxRow
 from durable.outcomes import Naming
+from durable.store import failures
 
 _AT_ONCE = 500
 _LONGEST = 120
@@ -25,20 +27,20 @@ def naming(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> dict[int,
             OutboxRow.objects.using(connection.alias)
             .filter(pk__in=row_ids[start : start + _AT_ONCE])
             .annotate(newest=Subquery(newest))
-            .values_list("pk", "workflow__key", "newest")
+            .values_list("pk", "workflow_id", "ordinal", "workflow__key", "newest")
         )
         errors = dict(
             FailedAttempt.objects.using(connection.alias)
-            .filter(pk__in=[attempt for _, _, attempt in rows if attempt is not None])
+            .filter(pk__in=[attempt for *_, attempt in rows if attempt is not None])
             .annotate(error_text=Cast("error", TextField()))
             .values_list("pk", "error_text")
         )
-        for row_id, key, attempt in rows:
-            found[row_id] = Naming(key, *_told(errors.get(attempt)))
+        for row_id, owner, ordinal, key, attempt in rows:
+            found[row_id] = Naming(key, *_told(errors.get(attempt), owner, ordinal))
     return found
 
 
-def _told(text: str | None) -> tuple[str, str]:
+def _told(text: str | None, owner: uuid.UUID, ordinal: int) -> tuple[str, str]:
     """First line and class of a stored error; empty for none, and for one that can not be read."""
     try:
         error = json.loads(text or "null")
@@ -46,9 +48,9 @@ def _told(text: str | None) -> tuple[str, str]:
         return "", ""
     if not isinstance(error, Mapping):
         return "", ""
-    named = str(error.get("type") or "")
-    message = (str(error.get("message") or "").strip().splitlines() or [""])[0]
-    return _cut(": ".join(filter(None, [named, message]))), _cut(named)
+    failure = failures.read(error, owner, ordinal)
+    message = (failure.message.strip().splitlines() or [""])[0]
+    return _cut(": ".join(filter(None, [failure.type, message]))), _cut(failure.type)
 
 
 def _cut(line: str) -> str:

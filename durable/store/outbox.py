@@ -18,6 +18,7 @@ from durable.kernel import wire
 from durable.models.fields import moment_from_database
 from durable.outcomes import Cause, OutboxStatus
 from durable.store import sql
+from durable.store.failures import NO_KIND, Kind, StoredFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,7 @@ class Bury:
     failures: int = 0
     attempts: int = 0
     heartbeat: str | None = None
+    kind: Kind = NO_KIND
 
 
 _BURIED = sql.RowSet(
@@ -236,6 +238,8 @@ _BURIED = sql.RowSet(
         ("failures", "int"),
         ("attempts", "int"),
         ("heartbeat", "text"),
+        ("error_class", "text"),
+        ("error_group", "text"),
     ]
 )
 
@@ -244,13 +248,26 @@ def bury(connection: BaseDatabaseWrapper, buried: Sequence[Bury]) -> None:
     """Make claimed rows dead letters, with cause, time and marker. One statement."""
     if buried:
         now, params = clock.now_sql(connection)
-        rows = [(b.id, b.cause.value, b.delivered, b.failures, b.attempts, b.heartbeat) for b in buried]
+        rows = [
+            (
+                b.id,
+                b.cause.value,
+                b.delivered,
+                b.failures,
+                b.attempts,
+                b.heartbeat,
+                b.kind.error_class,
+                b.kind.error_group,
+            )
+            for b in buried
+        ]
         sql.execute(
             connection,
             f"UPDATE durable_outboxrow AS r SET status = 'failed', dead_lettered_at = {now}, cause = given.cause, "
             "failure_delivered = (r.failure_delivered OR given.delivered = 1), "
             "delivery_failures = r.delivery_failures + given.failures, "
             "attempts = r.attempts + given.attempts, suspect = false, "
+            "error_class = given.error_class, error_group = given.error_group, "
             "last_heartbeat = coalesce(given.heartbeat, r.last_heartbeat) "
             f"FROM {_BURIED.source(connection)} WHERE r.id = given.id AND r.status = 'claimed'",
             [*params, *_BURIED.params(connection, rows)],
@@ -302,6 +319,8 @@ _FAILED = sql.RowSet(
         ("started_at", "timestamptz"),
         ("cause", "text"),
         ("error", "text"),
+        ("error_class", "text"),
+        ("error_group", "text"),
     ]
 )
 
@@ -315,23 +334,28 @@ class NewFailedAttempt:
     worker: str
     started_at: Any
     cause: Cause
-    error: dict[str, str] | None
+    error: StoredFailure | None
 
 
 def record_failures(connection: BaseDatabaseWrapper, failed: Sequence[NewFailedAttempt]) -> None:
     """Append failed attempts. One statement."""
     if failed:
         now, params = clock.now_sql(connection)
-        rows = [
-            (f.row_id, f.number, f.worker, f.started_at, f.cause.value, None if f.error is None else wire.dump(f.error))
-            for f in failed
-        ]
+        rows = [(f.row_id, f.number, f.worker, f.started_at, f.cause.value, *_error(f.error)) for f in failed]
         sql.execute(
             connection,
-            "INSERT INTO durable_failedattempt (outbox_row_id, number, worker, started_at, ended_at, cause, error) "
-            f"SELECT row_id, number, worker, started_at, {now}, cause, error FROM {_FAILED.source(connection)}",
+            "INSERT INTO durable_failedattempt "
+            "(outbox_row_id, number, worker, started_at, ended_at, cause, error, error_class, error_group) "
+            f"SELECT row_id, number, worker, started_at, {now}, cause, error, error_class, error_group "
+            f"FROM {_FAILED.source(connection)}",
             [*params, *_FAILED.params(connection, rows)],
         )
+
+
+def _error(error: StoredFailure | None) -> tuple[str | None, str, str]:
+    if error is None:
+        return None, "", ""
+    return wire.dump(error.data), error.kind.error_class, error.kind.error_group
 
 
 def of_ordinals(

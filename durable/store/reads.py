@@ -14,7 +14,7 @@ from durable import clock
 from durable.models import FailedAttempt, OutboxRow, Worker, Workflow
 from durable.models.fields import moment_from_database
 from durable.outcomes import Failure, OutboxStatus, Snapshot, WorkflowStatus
-from durable.store import sql
+from durable.store import failures, sql
 from durable.store.messages import BEGUN, START
 
 _MANY = 1_000
@@ -98,10 +98,10 @@ def _snapshot(connection: BaseDatabaseWrapper, row: dict[str, Any]) -> Snapshot:
         status=status,
         single=row["single"],
         result=row.get("result"),
-        failure=None if failure is None else Failure.from_data(failure),
+        failure=None if failure is None else failures.read(failure, row["id"], 1 if row["single"] else None),
         reason=reason,
         queue=row["queue"],
-        blocked_reason=row["blocked_reason"],
+        blocked_reason=failures.read_reason(row["blocked_reason"], row["id"]),
         created_at=row["created_at"],
         closed_at=row["closed_at"],
     )
@@ -168,7 +168,7 @@ def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: i
             cause=row["cause"],
             worker=row["workitem__worker"] or "",
             cancel_asked=row["workitem__cancel_requested_at"] is not None,
-            last_error=Failure.from_data(errors[row["id"]]) if errors.get(row["id"]) else None,
+            last_error=failures.read(errors[row["id"]], workflow_id, row["ordinal"]) if errors.get(row["id"]) else None,
         )
         for row in rows
     ]

@@ -16,6 +16,7 @@ from durable.models import Event, Workflow
 from durable.models.fields import moment_from_database
 from durable.outcomes import WorkflowStatus
 from durable.store import sql
+from durable.store.failures import NO_KIND, Kind, StoredFailure
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +150,10 @@ class Progress:
     wake_at: datetime | None
     timers: Sequence[Any] = ()
     result: str | None = None
-    failure: dict[str, Any] | None = None
+    failure: StoredFailure | None = None
     blocked_reason: str = ""
     blocked_version: str = ""
+    blocked_by: Kind = NO_KIND
     poison_turns: int = 0
     closed_at: datetime | None = None
 
@@ -194,14 +196,22 @@ _GIVEN = sql.RowSet(
         ("blocked_version", "text"),
         ("poison_turns", "int"),
         ("closed_at", "timestamptz"),
+        ("error_class", "text"),
+        ("error_group", "text"),
     ]
 )
+# One that stays blocked, over a turn that came to nothing, stays so by what it was blocked by.
+_KEPT = {
+    name: f"CASE WHEN given.blocked_reason <> '' AND given.{name} = '' THEN w.{name} ELSE given.{name} END"
+    for name in ("error_class", "error_group")
+}
 # The terminals are final for every writer of this statement: whatever was decided, it was decided for a live workflow.
 _ADVANCE = """
 UPDATE durable_workflow AS w SET
     status = given.status, last_seq = given.last_seq, wake_at = given.wake_at, timers = given.timers,
     result = given.result, failure = given.failure, blocked_reason = given.blocked_reason,
-    blocked_version = given.blocked_version, poison_turns = given.poison_turns, closed_at = given.closed_at
+    blocked_version = given.blocked_version, poison_turns = given.poison_turns, closed_at = given.closed_at,
+    error_class = {error_class}, error_group = {error_group}
 FROM {given}
 WHERE w.id = given.id AND w.status IN ('running', 'paused')
 """
@@ -225,15 +235,17 @@ def advancing(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> 
             p.wake_at,
             wire.dump(list(p.timers)),
             p.result,
-            None if p.failure is None else wire.dump(p.failure),
+            None if p.failure is None else wire.dump(p.failure.data),
             p.blocked_reason,
             p.blocked_version,
             p.poison_turns,
             p.closed_at,
+            (p.blocked_by if p.failure is None else p.failure.kind).error_class,
+            (p.blocked_by if p.failure is None else p.failure.kind).error_group,
         )
         for p in progress
     ]
-    return _ADVANCE.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows)
+    return _ADVANCE.format(given=_GIVEN.source(connection), **_KEPT), _GIVEN.params(connection, rows)
 
 
 def first_timers(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, datetime]:

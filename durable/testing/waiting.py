@@ -12,6 +12,7 @@ from durable.flow import look
 from durable.kernel.events import Event, EventType
 from durable.kernel.registry import registry
 from durable.outcomes import OutboxStatus, Snapshot, WorkflowStatus
+from durable.store import failures
 from durable.testing import histories, replaying
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 def blocked(found: Snapshot) -> WorkflowBlocked:
     """The error that a blocked workflow was blocked by, as its history tells it."""
     marks = [e for e in histories.events_of(found.id) if e.type is EventType.WORKFLOW_BLOCKED]
-    data = dict(marks[-1].data) if marks else {}
+    data = failures.read_block(marks[-1].data, found.id) if marks else {}
     if {"position", "recorded", "asked"} <= set(data):
         return NonDeterminism(position=data["position"], recorded=data["recorded"], asked=data["asked"])
     return WorkflowBlocked(found.blocked_reason, data)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.core.management import call_command
 from django.db import connection, models
@@ -25,7 +26,7 @@ from durable.client.handle import Handle
 from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec
 from durable.kernel.registry import registry
-from durable.models import DeadLetter, Event, Message, OutboxRow, Workflow
+from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, Workflow
 from tests.canary import code
 from tests.canary.code import CANARY
 
@@ -195,6 +196,15 @@ EXPECTED = {
 
 
 @override_settings(DURABLE={"CODEC": f"{__name__}.Shifting"})
+def test_under_a_codec_no_column_holds_it_and_no_line(monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
+    assert outcome(play(monkeypatch)) == EXPECTED
+    assert FailedAttempt.objects.count() > 3
+    assert [name for name, text in columns() if CANARY in text] == []
+    assert [line for line in lines if CANARY in line] == []
+    assert sum("error_type=tests.canary.code.CanaryError" in line for line in lines) > 3
+
+
+@override_settings(DURABLE={"CODEC": f"{__name__}.Shifting"})
 def test_a_reason_is_where_people_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     play(monkeypatch)
     holding = {name for name, text in columns() if REASON in text}
@@ -209,6 +219,22 @@ def test_pages_show_it_to_nobody_without_the_permissions(monkeypatch: pytest.Mon
     of_failures = found(browser(*VIEWS, "view_failure"), CANARY)
     assert len(of_failures) > 5
     assert not [address for address in of_failures if "/message/" in address or "/workitem/" in address]
+
+
+@override_settings(DURABLE={"CODEC": f"{__name__}.Shifting"})
+def test_what_staff_do_puts_it_into_no_log_entry(monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
+    play(monkeypatch)
+    client = browser(*VIEWS)
+    letters = list(OutboxRow.objects.dead_letters())
+    assert letters
+    form = {"confirmed": "yes", "reason": REASON, "then": "fail"}
+    for letter, action in zip(letters, ("discard", "redrive", "discard"), strict=False):
+        address = reverse(f"admin:durable_deadletter_{action}", args=[letter.pk])
+        answer = client.post(address, form, follow=True)
+        assert (answer.status_code, CANARY in answer.text) == (200, False)
+    assert LogEntry.objects.count() >= 2
+    assert [name for name, text in columns() if CANARY in text] == []
+    assert [line for line in lines if CANARY in line] == []
 
 
 @override_settings(DURABLE={"REDACT_PAYLOADS": True})

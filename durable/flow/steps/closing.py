@@ -14,6 +14,7 @@ from durable.flow.steps import reporting
 from durable.kernel.events import Event, EventType
 from durable.outcomes import WorkflowStatus
 from durable.store import messages, outbox, together, work_items
+from durable.store.failures import StoredFailure
 from durable.store.workflows import LockedWorkflow, Progress
 
 
@@ -65,7 +66,7 @@ def end(
     at: datetime,
     data: Mapping[str, Any],
     result: str | None = None,
-    failure: dict[str, Any] | None = None,
+    failure: StoredFailure | None = None,
     before: Sequence[Event] = (),
 ) -> None:
     """End one (locked, live) workflow from outside its code: events, status, settlement, unread messages.
@@ -77,7 +78,8 @@ def end(
     seq = workflow.last_seq + len(before) + 1
     told = {**data, **({"unread": unread} if unread else {})}
     facts = [*before, Event(seq=seq, type=event, data=told, recorded_at=at)]
-    reporting.closed(workflow, status, failure=failure, reason=str(data.get("reason") or ""))
+    told_of = None if failure is None else failure.failure
+    reporting.closed(workflow, status, failure=told_of, reason=str(data.get("reason") or ""))
     together.record(
         connection,
         [(workflow.id, fact) for fact in facts],
@@ -91,7 +93,7 @@ def end(
 
 def end_singles(
     connection: BaseDatabaseWrapper,
-    endings: Sequence[tuple[LockedWorkflow, EventType, WorkflowStatus, str | None, dict[str, Any] | None]],
+    endings: Sequence[tuple[LockedWorkflow, EventType, WorkflowStatus, str | None, StoredFailure | None]],
     *,
     at: datetime,
 ) -> None:
@@ -109,8 +111,8 @@ def end_singles(
         if result is not None:
             data = {"result": result}
         elif failure is not None:
-            data = {"failure": failure}
-        reporting.closed(workflow, status, failure=failure)
+            data = {"failure": failure.data}
+        reporting.closed(workflow, status, failure=None if failure is None else failure.failure)
         seq = workflow.last_seq + 1
         facts.append((workflow.id, Event(seq=seq, type=event, data=data, recorded_at=at)))
         progress.append(

@@ -12,7 +12,8 @@ from durable.flow.steps import closing, reporting
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
 from durable.outcomes import Cause, Ending, Failed, Failure, WorkflowStatus
-from durable.store import messages, outbox
+from durable.store import failures, messages, outbox
+from durable.store.failures import StoredFailure
 from durable.store.messages import NewMessage
 from durable.store.outbox import Bury, LockedRow
 from durable.store.workflows import LockedWorkflow
@@ -64,6 +65,7 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
                 failures=d.failures,
                 attempts=d.attempts,
                 heartbeat=d.heartbeat,
+                kind=failures.kind(d.error),
             )
             for d in deaths
         ],
@@ -77,7 +79,7 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
                 lease=d.row.lease,
                 kind=MessageKind.FAILED,
                 ordinal=d.row.ordinal,
-                payload=wire.dump({"failure": _failure(d), "attempts": d.row.attempts}),
+                payload=wire.dump({"failure": _failure(d).data, "attempts": d.row.attempts}),
             )
             for d in told
             if not d.workflow.single
@@ -96,9 +98,9 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
     outbox.cancel(connection, [d.row.id for d in told if d.workflow.single])
 
 
-def _failure(death: Death) -> dict[str, str]:
+def _failure(death: Death) -> StoredFailure:
     message = f"{death.row.activity} could not be delivered: {death.cause.value.replace('_', ' ')}"
     if death.error is not None:
         message = f"{message} ({death.error.type}: {death.error.message})"
     trace = death.error.traceback if death.error is not None else ""
-    return Failure("DeliveryFailed", message, trace).as_data()
+    return failures.stored(Failure("DeliveryFailed", message, trace), death.workflow.id, death.row.ordinal)

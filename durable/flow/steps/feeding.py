@@ -13,9 +13,11 @@ from durable.flow.steps.plan import Closing, Plan
 from durable.kernel import wire
 from durable.kernel.events import Event, EventType, MessageKind
 from durable.kernel.execution import Awaits, Execution
+from durable.kernel.failure import type_name
 from durable.kernel.registry import registry
 from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
+from durable.store import failures
 from durable.store.messages import DueMessage
 
 logger = get_logger("durable.flow")
@@ -83,9 +85,10 @@ def await_start(plan: Plan, start: DueMessage, due: Sequence[DueMessage]) -> Non
 def block(plan: Plan, error: WorkflowBlocked) -> None:
     """Plan the mark. What the same workflow did in this turn before it could not go on stays planned."""
     plan.execution = None
-    plan.blocked = error.reason
+    plan.blocked, plan.blocked_by = error.reason, type_name(type(error))
     if not plan.workflow.blocked_reason:
-        plan.note(EventType.WORKFLOW_BLOCKED, {"reason": error.reason, "version": registry.version(), **error.data})
+        data = {"reason": error.reason, "version": registry.version(), **error.data}
+        plan.note(EventType.WORKFLOW_BLOCKED, failures.block(data, plan.workflow.id))
     reporting.blocked(plan.workflow, error.reason, error.__cause__ or error)
 
 

@@ -22,7 +22,9 @@ from durable.kernel.execution import Execution
 from durable.kernel.matching import UNREADABLE
 from durable.kernel.registry import registry
 from durable.kernel.retry import Retry
-from durable.outcomes import WorkflowStatus
+from durable.outcomes import Failure, WorkflowStatus
+from durable.store import failures
+from durable.store.failures import StoredFailure
 from durable.store.staging import NewRow
 from durable.store.workflows import LockedWorkflow, Progress
 
@@ -35,7 +37,7 @@ class Closing:
     status: WorkflowStatus
     data: Mapping[str, Any]
     result: str | None = None
-    failure: dict[str, str] | None = None
+    failure: StoredFailure | None = None
     error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
@@ -69,6 +71,7 @@ class Plan:
     closing: Closing | None = None
     closing_at: datetime | None = None
     blocked: str = ""
+    blocked_by: str = ""
     poisoned: bool = False
     unknown: bool = False
 
@@ -105,8 +108,8 @@ class Plan:
                         EventType.WORKFLOW_COMPLETED, WorkflowStatus.COMPLETED, data, result=command.payload
                     )
                 case FailWorkflow():
-                    failure = command.failure.as_data()
-                    data = {"failure": failure, **_dropped(command)}
+                    failure = failures.stored(command.failure, self.workflow.id, None)
+                    data = {"failure": failure.data, **_dropped(command)}
                     self.closing = Closing(
                         EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, data, failure=failure, error=command.error
                     )
@@ -143,8 +146,9 @@ class Plan:
                 status=workflow.status,
                 last_seq=self.last_seq,
                 wake_at=None,
-                blocked_reason=self.blocked,
+                blocked_reason=failures.reason(self.blocked, workflow.id),
                 blocked_version=registry.version(),
+                blocked_by=failures.kind(Failure(self.blocked_by, self.blocked)),
             )
         stuck = self.poisoned
         # One that was blocked before, and was offered to this version of the code, had its try.

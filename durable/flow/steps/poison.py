@@ -9,11 +9,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.conf import settings
+from durable.errors import PoisonTurn
 from durable.flow.steps import reporting
 from durable.kernel.events import Event, EventType
+from durable.kernel.failure import type_name
 from durable.kernel.registry import registry
 from durable.logs import get_logger
-from durable.store import history, messages, workflows
+from durable.outcomes import Failure
+from durable.store import failures, history, messages, workflows
 from durable.store.workflows import LockedWorkflow, Progress
 
 logger = get_logger("durable.flow")
@@ -67,7 +70,7 @@ def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:
     event = Event(
         seq=workflow.last_seq + 1,
         type=EventType.WORKFLOW_BLOCKED,
-        data={"reason": reason, "version": registry.version()},
+        data=failures.block({"reason": reason, "version": registry.version()}, workflow_id),
         recorded_at=clock.database_now(connection),
     )
     history.append(connection, [(workflow_id, event)])
@@ -79,7 +82,8 @@ def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:
                 status=workflow.status,
                 last_seq=event.seq,
                 wake_at=None,
-                blocked_reason=reason,
+                blocked_reason=failures.reason(reason, workflow_id),
+                blocked_by=failures.kind(Failure(type_name(PoisonTurn), reason)),
                 blocked_version=registry.version(),
             )
         ],

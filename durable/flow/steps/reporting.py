@@ -7,7 +7,7 @@ nothing else than that says so at WARNING. No `atomic` in here.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -141,12 +141,12 @@ def closed(
     workflow: LockedWorkflow,
     status: WorkflowStatus,
     *,
-    failure: Mapping[str, Any] | None = None,
+    failure: Failure | None = None,
     reason: str = "",
     error: BaseException | None = None,
 ) -> None:
     """A workflow has ended. Failures are logged, but for single activities: those were logged as the activity's."""
-    ended_by = Failure.from_data(failure or {})
+    ended_by = failure or Failure("", "")
     if not workflow.single:
         _log_end(workflow, status, ended_by, error)
     signals.of_workflow(

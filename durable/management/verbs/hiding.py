@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from durable.conf import settings
-from durable.kernel.events import DIGEST_KEY, EventType
-from durable.outcomes import Failure, Naming
+from durable.kernel.events import DIGEST_KEY, Event, EventType
+from durable.outcomes import Failure, Naming, Snapshot
+from durable.store import failures
 
 HIDDEN = "hidden: REDACT_PAYLOADS"
 
 _PAYLOADS = frozenset({"input", "result", "payload", "digest"})
 _OF_FAILURES = frozenset({"message", "traceback"})
-_OF_BLOCKS = frozenset({"reason", "recorded", "asked", "problem"})
 
 
 def of_payload(value: Any) -> Any:
@@ -38,9 +38,21 @@ def of_naming(naming: Naming) -> Naming:
     return naming.without_text() if settings.redact_payloads else naming
 
 
-def of_event(event_type: str, data: Any) -> Any:
-    """An event's data as it may be shown; that of a message has no type."""
-    return _of(data, _PAYLOADS | (_OF_BLOCKS if event_type == EventType.WORKFLOW_BLOCKED else frozenset()))
+def of_event(event: Event, workflow: Snapshot) -> Any:
+    """An event's data as it may be shown."""
+    data = dict(event.data)
+    hidden = _PAYLOADS
+    if event.type is EventType.WORKFLOW_BLOCKED:
+        data, hidden = failures.read_block(data, workflow.id), _PAYLOADS | failures.BLOCK_TEXTS
+    if isinstance(data.get("failure"), Mapping):
+        maker = 1 if event.ordinal is None and workflow.single else event.ordinal
+        data["failure"] = failures.read(data["failure"], workflow.id, maker).as_data()
+    return _of(data, hidden)
+
+
+def of_message(data: Any) -> Any:
+    """The same of what was sent, and not read."""
+    return _of(data, _PAYLOADS)
 
 
 def _of(data: Any, hidden: frozenset[str]) -> Any:

@@ -55,10 +55,10 @@ def _run(options: dict[str, Any]) -> Answer:
         "reason": found.reason,
         "pending": [_plain_pending(row) for row in pending],
         "unread": [_plain_unread(message) for message in unread[:_MOST_UNREAD]],
-        "history": [_plain_event(event) for event in events],
+        "history": [_plain_event(event, found) for event in events],
         "history_goes_on_after": events[-1].seq if more else None,
     }
-    lines = [*_header(found), "", *_pending_lines(pending), *_unread_lines(unread), "", *_history_lines(events)]
+    lines = [*_header(found), "", *_pending_lines(pending), *_unread_lines(unread), "", *_history_lines(events, found)]
     if more:
         lines.append(f"… and more: --after {events[-1].seq}")
     return Answer(data, lines)
@@ -103,17 +103,17 @@ def _said(message: look.UnreadMessage) -> Any:
     if message.payload is None:
         return None
     try:
-        return hiding.of_event("", json.loads(message.payload))
+        return hiding.of_message(json.loads(message.payload))
     except ValueError:
         return hiding.of_payload(message.payload)
 
 
-def _plain_event(event: Event) -> dict[str, Any]:
+def _plain_event(event: Event, found: Snapshot) -> dict[str, Any]:
     return {
         "seq": event.seq,
         "type": event.type.value,
         "ordinal": event.ordinal,
-        "data": hiding.of_event(event.type, event.data),
+        "data": hiding.of_event(event, found),
         "recorded_at": event.recorded_at.isoformat(),
     }
 
@@ -182,14 +182,14 @@ def _status(row: look.PendingRow) -> str:
     return f"{words}, cancel asked, not yet seen" if row.cancel_asked else words
 
 
-def _history_lines(events: Sequence[Event]) -> list[str]:
+def _history_lines(events: Sequence[Event], found: Snapshot) -> list[str]:
     rows = [
         (
             event.seq,
             f"{event.recorded_at:%Y-%m-%d %H:%M:%S}Z",
             event.type.value,
             "" if event.ordinal is None else event.ordinal,
-            _short(hiding.of_event(event.type, event.data)) if event.data else "",
+            _short(hiding.of_event(event, found)) if event.data else "",
         )
         for event in events
     ]
