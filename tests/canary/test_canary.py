@@ -185,7 +185,7 @@ EXPECTED = {
     "fails": "failed",
     "fails_by_activity": "failed",
     "held": "running",
-    "unreadable": "blocked",
+    "unreadable": "failed",
     "changing": "cancelled",
     "changed": "blocked",
     "cancelled": "cancelled",
