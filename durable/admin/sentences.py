@@ -10,6 +10,7 @@ from django.utils.translation import ngettext
 
 from durable.admin.wording import number, shortened
 from durable.kernel.events import EventType
+from durable.kernel.matching import UNREADABLE
 
 _LONGEST = 400
 
@@ -134,6 +135,8 @@ def _signal(facts: Mapping[str, Any], named: str) -> str:
 
 
 def _marker(facts: Mapping[str, Any], named: str) -> str:
+    if facts.get("kind") != UNREADABLE:
+        return _("Marker recorded")
     text = _("The code could not read the signal of event %(seq)s") % {"seq": facts.get("seq") or "?"}
     problem = facts.get("problem")
     return f"{text}: {problem}" if problem else text

@@ -120,6 +120,9 @@ EVENTS = [
     ("workflow_cancelled", None, {"reason": "customer"}, "Cancelled: customer"),
     ("workflow_timed_out", None, {}, "Timed out"),
     ("marker_recorded", None, {}, "Marker recorded"),
+    ("marker_recorded", None, {"kind": "unreadable", "seq": 4, "problem": "signal go: the stored str is not text"},
+     "The code could not read the signal of event 4: signal go: the stored str is not text"),
+    ("kind_of_a_later_release", None, {}, "Kind of a later release"),
 ]  # fmt: skip
 
 
