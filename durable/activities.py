@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, assert_never
@@ -14,11 +14,16 @@ from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow import look
 from durable.flow.discard import discard_many
 from durable.flow.redrive import redrive_many
+from durable.flow.steps import auditing
 from durable.flow.steps.selecting import Place
 from durable.kernel.activity_context import activity_info
 from durable.kernel.definitions import activity
 from durable.kernel.retry import Retry
-from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, Then
+from durable.logs import get_logger
+from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, Then, Through
+from durable.scope import Scope
+
+logger = get_logger("durable.activities")
 
 QUEUE = "durable"
 """The queue that this work waits in. A worker that is not bound to queues serves it, too."""
@@ -27,6 +32,8 @@ AT_ONCE = 200
 EXAMPLES = 5
 """Rows that are named for each kind of outcome."""
 
+OUT_OF_SCOPE = "out_of_scope"
+"""Counts what the person who asked may not see any more: it is left as it is."""
 OUTCOME_UNKNOWN = "outcome_unknown"
 """Counts what the database may or may not have carried out: nobody may be told that nothing was changed."""
 
@@ -44,6 +51,28 @@ class BulkVerb(StrEnum):
     def done(self) -> str:
         """The key under which the rows that were changed are counted; the others are counted under a refusal's code."""
         return "discarded" if self is BulkVerb.DISCARD else "redriven"
+
+    @property
+    def permission(self) -> str:
+        """What a user needs for it, beside the permission to see dead letters."""
+        return {
+            BulkVerb.REDRIVE: "redrive_deadletter",
+            BulkVerb.FORCE: "force_redrive_deadletter",
+            BulkVerb.DISCARD: "discard_deadletter",
+        }[self]
+
+
+CANCELLING = "cancel_workflow"
+"""What a discard needs beside its own permission if it is to cancel the workflows that still wait."""
+
+
+class Stopped(StrEnum):
+    """Why a work was ended before its time. The values are stored."""
+
+    ACTOR_GONE = "actor_gone"
+    ACTOR_INACTIVE = "actor_inactive"
+    PERMISSION_LOST = "permission_lost"
+    SCOPE_FAILED = "scope_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +99,8 @@ class BulkProgress:
     behind: tuple[datetime, int] | None = None
     pause: timedelta = timedelta()
     over: bool = False
+    stopped: str = ""
+    """Why it is over before its time, one of `Stopped`; what was `coming` was not changed then. Empty if it is not."""
 
 
 @activity(queue=QUEUE, retry=Retry(max_attempts=_TRIES, no_retry=()), on_dead_letter="deliver")
@@ -78,22 +109,41 @@ def change_some_dead_letters(job: BulkJob, progress: BulkProgress) -> BulkProgre
 
     Safe to run again: which rows are meant was recorded before, and under the job's `request` each is changed and
     counted once. While the database is away the attempt fails, to be repeated; the last one counts the rest as refused.
+
+    The user who asked is loaded anew each time. The work is over as soon as he is not there or not active any more, or
+    may not do this any more; rows that he may not see any more are left alone.
     """
     user = _user(job)
-    places = [Place(workflow_id, ordinal, lease) for workflow_id, ordinal, lease, _row in progress.coming]
-    outcomes = _change(job, places, user or job.actor_text)
+    scope = Scope(user)
+    stopped = _stopped(job, user, scope)
+    if stopped is not None:
+        logger.warning("bulk.stopped", why=stopped.value, verb=job.verb.value, actor=job.actor_text)
+        return replace(progress, pause=timedelta(), over=True, stopped=stopped.value)
+    seen = _seen(job, progress, scope)
+    places = [
+        Place(workflow_id, ordinal, lease) for workflow_id, ordinal, lease, row_id in progress.coming if row_id in seen
+    ]
+    with auditing.asked_through(Through.ADMIN, job=activity_info().workflow_id):
+        done = iter(_change(job, places, user or job.actor_text))
     counts = dict(progress.counts)
     examples = {code: list(rows) for code, rows in progress.examples.items()}
     moved = 0
-    for (*_place, row_id), outcome in zip(progress.coming, outcomes, strict=True):
-        code = _code(job, outcome)
+    changed = []
+    for *_place, row_id in progress.coming:
+        code = OUT_OF_SCOPE
+        if row_id in seen:
+            outcome = next(done)
+            code = _code(job, outcome)
+            if not isinstance(outcome, RedriveRefused):
+                changed.append(outcome.row)
         moved += code == job.verb.done
         counts[code] = counts.get(code, 0) + 1
         if len(examples.setdefault(code, [])) < EXAMPLES:
             examples[code].append(row_id)
-    changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
     logbook.note_dead_letters(user, changed, words_of(job.verb, job.reason))
-    found = look.dead_letters_matching(job.wanted, limit=AT_ONCE, after=progress.behind)
+    found = look.dead_letters_matching(
+        job.wanted, limit=AT_ONCE, after=progress.behind, within=None if job.actor_key is None else scope.rows()
+    )
     last = found[-1] if found else None
     return BulkProgress(
         counts=counts,
@@ -125,6 +175,38 @@ def _change(job: BulkJob, places: list[Place], actor: Any) -> list[Redriven | Di
         if isinstance(outcome, StoreUnavailable) and activity_info().attempt < _TRIES:
             raise outcome
     return outcomes
+
+
+def _stopped(job: BulkJob, user: Any, scope: Scope) -> Stopped | None:
+    """Why this may not go on, if it may not. What code has started in nobody's name is not asked about."""
+    if job.actor_key is None:
+        return None
+    if user is None:
+        return Stopped.ACTOR_GONE
+    if not getattr(user, "is_active", True) or not getattr(user, "is_staff", True):
+        return Stopped.ACTOR_INACTIVE
+    needed = ["view_deadletter", job.verb.permission]
+    if job.verb is BulkVerb.DISCARD and job.then == "cancel":
+        needed.append(CANCELLING)
+    if not user.has_perms([f"durable.{name}" for name in needed]):
+        return Stopped.PERMISSION_LOST
+    if not scope.has_failed():
+        return None
+    if activity_info().attempt < _TRIES:
+        raise ScopeUnknown(f"ADMIN_SCOPE: {scope.fault}")  # it may have failed for want of the database
+    return Stopped.SCOPE_FAILED
+
+
+class ScopeUnknown(Exception):
+    """The hook that says who may see what has failed."""
+
+
+def _seen(job: BulkJob, progress: BulkProgress, scope: Scope) -> set[int]:
+    """Which of the rows that are `coming` the user may still see."""
+    coming = {row_id for *_place, row_id in progress.coming}
+    if job.actor_key is None or scope.is_whole or not coming:
+        return coming
+    return set(scope.rows().filter(pk__in=coming).values_list("pk", flat=True))
 
 
 def _code(job: BulkJob, outcome: Redriven | Discarded | RedriveRefused) -> str:

@@ -24,6 +24,7 @@ def install() -> None:
     register(check_alias, "durable")
     register(check_requests, "durable")
     register(check_server, Tags.database)
+    register(check_admin_scope, "durable")
     register(check_deployed, "durable", deploy=True)
 
 
@@ -117,6 +118,24 @@ def check_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             hint="Set ATOMIC_REQUESTS to False and use transaction.atomic() in the views that write; or keep it, and "
             "put @transaction.non_atomic_requests on the views that only read.",
             id="durable.W010",
+        )
+    ]
+
+
+def check_admin_scope(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """E011: the hook of `ADMIN_SCOPE` can not be asked."""
+    if problems():
+        return []
+    from durable import scope  # it sees the models, which need the registry of apps
+
+    fault = scope.fault_of_setting()
+    if not fault:
+        return []
+    return [
+        Error(
+            f"DURABLE['ADMIN_SCOPE'] is {settings.admin_scope!r}: {fault}. The admin shows nobody anything.",
+            hint="Name a function that takes a user and a queryset, and returns that queryset narrowed.",
+            id="durable.E011",
         )
     ]
 

@@ -131,6 +131,12 @@ def _alias(value: Any) -> None:
         raise _Refused(f"an alias of DATABASES ({', '.join(map(repr, django_settings.DATABASES))})")
 
 
+def _path(value: Any) -> None:
+    """Nothing is imported here: what is wrong with the hook of the admin must not stop a worker."""
+    if value is not None and (not isinstance(value, str) or "." not in value.strip(".")):
+        raise _Refused("the dotted path of a function that takes a user and a queryset, or None")
+
+
 def _queues(value: Any) -> None:
     if not isinstance(value, dict):
         raise _Refused("a dict from names of queues to dicts of options")
@@ -194,6 +200,8 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "REDACT_PAYLOADS": _flag,
     "LOG_FAILURES": _log_failures,
     "PLAIN_FAILURES": _flag,
+    "RECORD_VIEWS": _flag,
+    "ADMIN_SCOPE": _path,
     "RESET_CONNECTIONS": _flag,
     "CODEC": _dotted,
 }
@@ -229,6 +237,8 @@ class Settings:
     redact_payloads: bool = False
     chosen_log_failures: Literal["full", "type"] | None = None
     plain_failures: bool = False
+    record_views: bool = False
+    admin_scope: str | None = None
     reset_connections: bool = True
     chosen_codec: str = JSON_CODEC
 

@@ -12,7 +12,7 @@ from typing import Any
 import factory
 
 from durable.kernel.events import EventType, MessageKind
-from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, Redrive, Worker, Workflow, WorkItem
+from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 from durable.outcomes import TERMINAL, Cause, OutboxStatus, WorkflowStatus
 
 _counter = itertools.count(1)
@@ -89,15 +89,19 @@ class DeadLetterFactory(OutboxRowFactory):
     delivery_failures = 8
 
 
-class RedriveFactory(factory.django.DjangoModelFactory[Redrive]):
+class StaffActionFactory(factory.django.DjangoModelFactory[StaffAction]):
     """Somebody gave a dead letter back."""
 
     class Meta:
-        model = Redrive
+        model = StaffAction
 
     id = factory.LazyFunction(uuid.uuid4)
+    verb = "redrive"
     outbox_row = factory.SubFactory(DeadLetterFactory)
+    workflow = factory.LazyAttribute(lambda made: made.outbox_row.workflow if made.outbox_row else None)
+    ordinal = factory.LazyAttribute(lambda made: made.outbox_row.ordinal if made.outbox_row else None)
     actor_text = "anna"
+    through = "admin"
     mode = "eligible"
     reason = "the bank is back"
     was_judged = False

@@ -11,11 +11,11 @@ from django.contrib import admin
 from durable.admin.dead_letters import DeadLetterAdmin
 from durable.admin.messages import MessageAdmin
 from durable.admin.outbox import OutboxRowAdmin
-from durable.admin.redrives import RedriveAdmin
+from durable.admin.staff_actions import StaffActionAdmin
 from durable.admin.work_items import WorkItemAdmin
 from durable.admin.workers import WorkerAdmin
 from durable.admin.workflows import WorkflowAdmin
-from durable.models import DeadLetter, Message, OutboxRow, Redrive, Worker, Workflow, WorkItem
+from durable.models import DeadLetter, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 
 ROOMS = {
     DeadLetter: DeadLetterAdmin,
@@ -24,7 +24,7 @@ ROOMS = {
     WorkItem: WorkItemAdmin,
     Message: MessageAdmin,
     Worker: WorkerAdmin,
-    Redrive: RedriveAdmin,
+    StaffAction: StaffActionAdmin,
 }
 
 

@@ -11,8 +11,9 @@ from typing import Any
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy
 
-from durable.activities import BulkVerb
+from durable.activities import CANCELLING, BulkVerb
 from durable.outcomes import DeadLetterFilter, RedriveMode
+from durable.scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ class Action:
         """Whether this user may do it."""
         return request.user.has_perm(f"durable.{self.permission}")
 
+    def may_cancel(self, request: HttpRequest) -> bool:
+        """Whether this user may have the workflows cancelled that still wait, which is more than discarding."""
+        return request.user.has_perm(f"durable.{CANCELLING}")
+
 
 ACTIONS: Mapping[str, Action] = {
     action.name: action
@@ -44,7 +49,7 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             name="redrive",
             verb=BulkVerb.REDRIVE,
-            permission="redrive_deadletter",
+            permission=BulkVerb.REDRIVE.permission,
             label=gettext_lazy("Redrive"),
             title=gettext_lazy("Redrive dead letters"),
             explained=gettext_lazy(
@@ -57,7 +62,7 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             name="force_redrive",
             verb=BulkVerb.FORCE,
-            permission="force_redrive_deadletter",
+            permission=BulkVerb.FORCE.permission,
             label=gettext_lazy("Force redrive"),
             title=gettext_lazy("Redrive dead letters by force"),
             explained=gettext_lazy(
@@ -70,7 +75,7 @@ ACTIONS: Mapping[str, Action] = {
         Action(
             name="discard",
             verb=BulkVerb.DISCARD,
-            permission="discard_deadletter",
+            permission=BulkVerb.DISCARD.permission,
             label=gettext_lazy("Discard"),
             title=gettext_lazy("Discard dead letters"),
             explained=gettext_lazy(
@@ -85,7 +90,9 @@ ACTIONS: Mapping[str, Action] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a form asks for: which rows (keys, or a filter with a ceiling in time), and once only under `request_id`."""
+    """What a form asks for: which rows (keys, or a filter with a ceiling in time) of those that the person may see, and
+    once only under `request_id`.
+    """
 
     action: Action
     keys: Sequence[int] | None
@@ -96,3 +103,4 @@ class Asked:
     then: str
     could_go: frozenset[int] | None
     previewed: int | None
+    scope: Scope

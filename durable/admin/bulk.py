@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.db.models import TextField
 from django.db.models.functions import Cast
 from django.utils.html import format_html_join
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.activities import QUEUE, BulkJob, BulkProgress, BulkVerb
+from durable.activities import QUEUE, BulkJob, BulkProgress, BulkVerb, Stopped
 from durable.admin import refusals, wording
 from durable.admin.actions import ACTIONS
 from durable.admin.dead_letter_filters import in_words
@@ -21,21 +22,29 @@ from durable.flow import look
 from durable.kernel import birthplace
 from durable.kernel.codec import decode_arguments
 from durable.kernel.events import EventType
-from durable.models import DeadLetter, Event, Redrive, Workflow
+from durable.models import DeadLetter, Event, StaffAction, Workflow
 from durable.outcomes import TERMINAL, WorkflowStatus
+from durable.scope import Scope
 from durable.workflows import change_dead_letters
 
 if TYPE_CHECKING:
     from durable.admin.room import Room
 
+_STOPPED: dict[str, Any] = {
+    Stopped.ACTOR_GONE: gettext_lazy("the person who asked for it is not there any more."),
+    Stopped.ACTOR_INACTIVE: gettext_lazy("the person who asked for it is not an active member of staff any more."),
+    Stopped.PERMISSION_LOST: gettext_lazy("the person who asked for it may not do this any more."),
+    Stopped.SCOPE_FAILED: gettext_lazy("the rule that says who may see what (ADMIN_SCOPE) has failed."),
+}
 LISTED = 50
 _LOOKED_AT = 50
 """Events from the end of the history, among which the last result is found: a piece leaves three or four."""
 
 
-def bulk_list(room: Any) -> dict[str, Any]:
-    """The last so many, newest first."""
+def bulk_list(room: Any, scope: Scope) -> dict[str, Any]:
+    """The last so many, newest first. Who may not see all sees his own ones and his scope, of the last hundreds."""
     rows = Workflow.objects.using(settings.database_alias).filter(type=change_dead_letters.name).order_by("-pk")
+    some = list(rows.defer("result", "failure", "timers")[: LISTED if scope.is_whole else 4 * LISTED])
     now = clock.host_now()
     works = [
         {
@@ -46,8 +55,7 @@ def bulk_list(room: Any) -> dict[str, Any]:
             "status": wording.workflow_status(row.status, blocked_reason=row.blocked_reason),
             "created": wording.moment_and_distance(row.created_at, now),
         }
-        for row in rows.defer("result", "failure", "timers")[:LISTED]
-        for job in [_job(row.pk, row.input)]
+        for row, job in _visible(some, scope)[:LISTED]
     ]
     return {
         "works": works,
@@ -56,19 +64,30 @@ def bulk_list(room: Any) -> dict[str, Any]:
     }
 
 
-def bulk_page(room: Room, workflow_id: uuid.UUID) -> dict[str, Any] | None:
-    """What the page of one shows; None if there is no such work."""
+def _visible(rows: Sequence[Any], scope: Scope) -> list[tuple[Any, BulkJob | None]]:
+    """The works that somebody may see, with what they were asked: those of his scope, and his own."""
+    jobs = [(row, _job(row.pk, row.input)) for row in rows]
+    if scope.is_whole:
+        return jobs
+    seen = set(scope.workflows().filter(pk__in=[row.pk for row in rows]).values_list("pk", flat=True))
+    mine = str(scope.user.pk)
+    return [(row, job) for row, job in jobs if row.pk in seen or (job is not None and job.actor_key == mine)]
+
+
+def bulk_page(room: Room, workflow_id: uuid.UUID, scope: Scope) -> dict[str, Any] | None:
+    """What the page of one shows; None if there is no such work, or none that this user may see."""
     rows = Workflow.objects.using(settings.database_alias).filter(pk=workflow_id, type=change_dead_letters.name)
     row = rows.defer("result", "failure", "timers").first()
-    if row is None:
+    if row is None or not (found := _visible([row], scope)):
         return None
-    job = _job(row.pk, row.input)
+    job = found[0][1]
     result = _last_result(row)
     progress = None if result is None else _progress(row.pk, *result)
     completed = row.status == WorkflowStatus.COMPLETED
     over = row.status in {status.value for status in TERMINAL}
     counts = {} if progress is None else dict(progress.counts)
-    if over and not completed and job is not None and progress is not None:
+    stopped = "" if progress is None else progress.stopped
+    if over and (stopped or not completed) and job is not None and progress is not None:
         uncounted = _done_in_the_last_piece(job, progress)
         if uncounted:
             counts[job.verb.done] = counts.get(job.verb.done, 0) + uncounted
@@ -84,6 +103,7 @@ def bulk_page(room: Room, workflow_id: uuid.UUID) -> dict[str, Any] | None:
         "seen": wording.number(sum(counts.values())),
         "over": over,
         "completed": completed,
+        "stopped": _STOPPED.get(stopped, stopped),
         "unreadable": result is not None and progress is None,
         "paused": row.status == WorkflowStatus.PAUSED,
         "blocked": bool(row.blocked_reason),
@@ -138,7 +158,7 @@ def _job(workflow_id: uuid.UUID, text: str) -> BulkJob | None:
 def _done_in_the_last_piece(job: BulkJob, progress: BulkProgress) -> int:
     """How many rows were changed by a piece that was begun and has left no result: the work was ended over it."""
     rows = [row_id for *_place, row_id in progress.coming]
-    audits = Redrive.objects.using(settings.database_alias).filter(request=job.request, outbox_row_id__in=rows)
+    audits = StaffAction.objects.using(settings.database_alias).filter(request=job.request, outbox_row_id__in=rows)
     return audits.count() if rows else 0
 
 

@@ -19,8 +19,10 @@ from durable.admin.telling import Told, gone, tell
 from durable.conf import settings
 from durable.errors import KeyTaken, RedriveRefused, StoreUnavailable, WorkflowNotFound
 from durable.flow import look
-from durable.models import Redrive
+from durable.flow.steps import auditing
+from durable.models import StaffAction
 from durable.operations import discard_many, redrive_many
+from durable.outcomes import Through
 from durable.workflows import change_dead_letters
 
 if TYPE_CHECKING:
@@ -55,9 +57,11 @@ def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | No
             begun = _begun_before(asked)
             if begun is not None:
                 return begun
-            rows: list[Any] = list(look.dead_letters_matching(asked.wanted, limit=AT_MOST_HERE + 1))
+            rows: list[Any] = list(
+                look.dead_letters_matching(asked.wanted, limit=AT_MOST_HERE + 1, within=asked.scope.rows())
+            )
         else:
-            rows = letters(asked.keys or ())
+            rows = letters(asked.keys or (), asked.scope)
         before = _done_before(asked, rows)
         names = look.naming([row.pk for row in rows[:AT_MOST_HERE]])
     except (DatabaseError, InterfaceError) as error:
@@ -65,7 +69,8 @@ def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | No
     if asked.wanted is not None and len(rows) > AT_MOST_HERE:
         return _start(request, asked)
     missing = sorted(set(asked.keys or ()) - {row.pk for row in rows})
-    outcomes = _change(request, asked, rows)
+    with auditing.asked_through(Through.ADMIN):
+        outcomes = _change(request, asked, rows)
     changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
     logbook.note_dead_letters(request.user, changed, words_of(asked.action.verb, asked.reason))
     seen = failures.visibility(request)
@@ -95,7 +100,7 @@ def _done_before(asked: Asked, rows: Sequence[Any]) -> int:
     """How many rows this form has moved when it was sent before, beside those that it meets again now."""
     if asked.wanted is None:
         return 0
-    audits = Redrive.objects.using(settings.database_alias).filter(request=asked.request_id)
+    audits = StaffAction.objects.using(settings.database_alias).filter(request=asked.request_id)
     moved = set(audits.values_list("outbox_row_id", flat=True)[: 2 * AT_MOST_HERE])
     return len(moved - {row.pk for row in rows})
 

@@ -23,6 +23,7 @@ from durable.admin import failures, previews, refusals, wording
 from durable.admin.actions import ACTIONS, Action, Asked
 from durable.admin.carrying_out import AT_MOST_HERE, NotConfirmed, carry_out
 from durable.admin.dead_letter_filters import filter_of, in_words
+from durable.admin.scoping import scope_of
 from durable.admin.telling import NAMED
 from durable.errors import OptionInvalid, PayloadError, StoreUnavailable, TransactionOpen
 from durable.flow import look, transaction
@@ -48,6 +49,8 @@ def ask(
     if action is None or not room.has_view_permission(request) or not action.allowed(request):
         raise PermissionDenied
     asked = _read(request, action, keys)
+    if action.verb is BulkVerb.DISCARD and asked.then == "cancel" and not action.may_cancel(request):
+        raise PermissionDenied
     if request.method != "POST" or "confirmed" not in request.POST:
         return _page(request, room, asked, back)
     problem = _problem(asked)
@@ -89,13 +92,14 @@ def _read(request: HttpRequest, action: Action, keys: Sequence[int] | None) -> A
     return Asked(
         action=action,
         keys=keys,
-        wanted=None if keys is not None else filter_of(request.GET.dict(), at=at),
+        wanted=None if keys is not None else filter_of(request.GET.dict(), at=at, scope=scope_of(request)),
         at=at,
         request_id=request_id,
         reason=sent.get("reason", "").strip(),
         then=sent.get("then", "fail"),
         could_go=None if keys is None or could_go is None else frozenset(could_go),
         previewed=int(previewed) if previewed.isascii() and previewed.isdigit() and len(previewed) < 10 else None,
+        scope=scope_of(request),
     )
 
 
@@ -162,6 +166,7 @@ def _page(request: HttpRequest, room: DeadLetterAdmin, asked: Asked, back: str, 
         "could_go": ",".join(map(str, preview.could_go)) if asked.keys is not None and not preview.failed else None,
         "previewed": preview.go if whole and not preview.capped and not preview.failed else None,
         "discards": asked.action.verb is BulkVerb.DISCARD,
+        "may_cancel": asked.action.may_cancel(request),
         "single": asked.keys is not None and len(asked.keys) == 1,
         "redrives": asked.action.verb is BulkVerb.REDRIVE,
         "may_force": ACTIONS["force_redrive"].allowed(request),
@@ -195,7 +200,7 @@ def _served() -> tuple[str, ...]:
 
 def _named(room: DeadLetterAdmin, asked: Asked, seen: failures.Visibility) -> list[object]:
     """The first few rows of a selection, to be recognised."""
-    rows = previews.letters(list(asked.keys or ())[:20])
+    rows = previews.letters(list(asked.keys or ())[:20], asked.scope)
     if len(asked.keys or ()) > max(NAMED, 20):
         return []
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
-from django.contrib.admin.views.main import ERROR_FLAG, IGNORED_PARAMS, PAGE_VAR
+from django.contrib.admin.views.main import ERROR_FLAG, IGNORED_PARAMS, PAGE_VAR, SEARCH_VAR
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
@@ -19,11 +19,11 @@ from django.utils.translation import gettext_lazy
 from durable import clock
 from durable.admin import wording
 from durable.admin.keyset import AFTER_VAR, BEFORE_VAR
+from durable.admin.scoping import scope_of
 from durable.admin.workflows import known_types
-from durable.conf import settings
 from durable.kernel.registry import registry
-from durable.models import OutboxRow, Workflow
 from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter
+from durable.scope import Scope
 
 _SAMPLE = 1_000
 _OFFERED = 60
@@ -92,7 +92,7 @@ def _age(after: str, before: str) -> Callable[[str, datetime], Narrowed]:
     return narrow
 
 
-def _searched(term: str, at: datetime) -> Narrowed:
+def _searched(term: str, scope: Scope) -> Narrowed:
     """A term as one workflow: by its id, by a dispatch key, or by its business key (the newest that has it)."""
     term = term.strip()
     if "\x00" in term:
@@ -103,7 +103,7 @@ def _searched(term: str, at: datetime) -> Narrowed:
     try:
         return {"workflow_ids": (uuid.UUID(dispatch[1] if dispatch else term),)}
     except ValueError:
-        rows = Workflow.objects.using(settings.database_alias).filter(key=term).order_by("-pk")
+        rows = scope.workflows().filter(key=term).order_by("-pk")
         return {"workflow_ids": (rows.values_list("pk", flat=True).first() or _NOBODY,)}
 
 
@@ -119,7 +119,6 @@ _NARROWERS: dict[str, Callable[[str, datetime], Narrowed]] = {
     "deliveries": _range("deliveries", _DELIVERIES),
     "failed": _age("failed_after", "failed_before"),
     "first": _age("first_failed_after", "first_failed_before"),
-    "q": _searched,
 }
 
 
@@ -127,21 +126,22 @@ _NO_FILTERS = frozenset({*IGNORED_PARAMS, PAGE_VAR, ERROR_FLAG, BEFORE_VAR, AFTE
 """What else the address of a list holds, and what narrows nothing."""
 
 
-def filter_of(address: Mapping[str, Any], *, at: datetime) -> DeadLetterFilter:
+def filter_of(address: Mapping[str, Any], *, at: datetime, scope: Scope) -> DeadLetterFilter:
     """What the address of a list means, with everything relative counted from `at`, and nothing that failed after it.
 
     Raises `IncorrectLookupParameters` for values that no filter has, and for filters that the list does not have: an
     address that the list refuses must not mean "all" to an action.
     """
-    unknown = address.keys() - _NARROWERS.keys() - _NO_FILTERS
+    names = [*_NARROWERS, SEARCH_VAR]
+    unknown = address.keys() - set(names) - _NO_FILTERS
     if unknown:
         raise IncorrectLookupParameters(f"there is no filter called {min(unknown)!r}")
     fields: dict[str, Any] = {"failed_before": at}
-    for name in _NARROWERS:
+    for name in names:
         value = address.get(name)
         if value:
-            narrowed = _narrowed(name, value, at)
-            if name == "q" and narrowed and fields.keys() & {"workflow_id", "workflow_ids"}:
+            narrowed = _narrowed(name, value, at, scope)
+            if name == SEARCH_VAR and narrowed and fields.keys() & {"workflow_id", "workflow_ids"}:
                 chosen = fields.pop("workflow_ids", None) or (fields.pop("workflow_id"),)
                 both = tuple(key for key in narrowed["workflow_ids"] if key in chosen)
                 narrowed = {"workflow_ids": both or (_NOBODY,)}
@@ -149,16 +149,16 @@ def filter_of(address: Mapping[str, Any], *, at: datetime) -> DeadLetterFilter:
     return DeadLetterFilter(**fields)
 
 
-def _narrowed(name: str, value: str, at: datetime) -> Narrowed:
+def _narrowed(name: str, value: str, at: datetime, scope: Scope) -> Narrowed:
     try:
-        return _NARROWERS[name](value, at)
+        return _searched(value, scope) if name == SEARCH_VAR else _NARROWERS[name](value, at)
     except (ValueError, KeyError) as error:
         raise IncorrectLookupParameters(f"{name} can not be {value!r}") from error
 
 
-def searched(queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+def searched(queryset: QuerySet[Any], term: str, scope: Scope) -> QuerySet[Any]:
     """The rows of a list that a search term finds."""
-    narrowed = _narrowed("q", term, clock.host_now())
+    narrowed = _narrowed(SEARCH_VAR, term, clock.host_now(), scope)
     return queryset.matching(DeadLetterFilter(**narrowed))  # type: ignore[attr-defined, no-any-return]
 
 
@@ -222,7 +222,7 @@ class LetterFilter(admin.SimpleListFilter):
         value = self.value()
         if not value:
             return queryset
-        narrowed = _narrowed(str(self.parameter_name), value, clock.host_now())
+        narrowed = _narrowed(str(self.parameter_name), value, clock.host_now(), scope_of(request))
         return queryset.matching(DeadLetterFilter(**narrowed))  # type: ignore[attr-defined, no-any-return]
 
 
@@ -239,9 +239,10 @@ def _sampled(request: HttpRequest) -> tuple[list[str], list[str]]:
     """Activities and queues to choose from: those of the newest dead letters. One bounded statement for both."""
     found: tuple[list[str], list[str]] | None = getattr(request, "_durable_sampled", None)
     if found is None:
-        letters = OutboxRow.objects.using(settings.database_alias).dead_letters()
+        scope = scope_of(request)
+        letters = scope.rows().dead_letters()
         pairs = list(letters.order_by("-dead_lettered_at", "-pk").values_list("activity", "queue")[:_SAMPLE])
-        installed = {definition.name for definition in registry.activities()}
+        installed = {definition.name for definition in registry.activities()} if scope.is_whole else set()
         activities = {activity for activity, _queue in pairs} or installed
         found = sorted(activities)[:_OFFERED], sorted({queue for _activity, queue in pairs})[:_OFFERED]
         vars(request)["_durable_sampled"] = found
@@ -264,7 +265,7 @@ FILTERS = [
         lambda request: [("held", _("Not judged: it still waits")), ("judged", _("Judged"))],
     ),
     _choices(gettext_lazy("activity"), "activity", lambda request: _names(_sampled(request)[0])),
-    _choices(gettext_lazy("workflow type"), "type", lambda request: _names(known_types()[:_OFFERED])),
+    _choices(gettext_lazy("workflow type"), "type", lambda request: _names(known_types(scope_of(request))[:_OFFERED])),
     _choices(gettext_lazy("queue"), "queue", lambda request: _names(_sampled(request)[1])),
     _choices(
         gettext_lazy("last failure"), "failed", lambda request: [(key, label) for key, (label, _b) in _AGES.items()]

@@ -16,13 +16,13 @@ from durable.activities import BulkVerb
 from durable.admin import attempts, failures, payloads, refusals, wording
 from durable.admin.actions import ACTIONS, Action
 from durable.admin.parts import Button, Fact, Facts, Part, Table, Text
-from durable.admin.redrives import actor_shown, mode_words
 from durable.admin.room import ROWS_SHOWN, Page
+from durable.admin.staff_actions import actions_table
 from durable.conf import settings
 from durable.errors import StoreUnavailable
 from durable.flow import redrive as redriving
 from durable.logs import get_logger
-from durable.models import OutboxRow, Redrive, Workflow
+from durable.models import OutboxRow, StaffAction, Workflow
 from durable.outcomes import OutboxStatus, RedriveMode
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
     parts: list[Part] = [
         Facts(_("At a glance"), _facts(room, row, now)),
         attempts_table(row, failures.visibility(request), space),
-        _redrives(row),
+        _audit(row),
         Text(_("Input"), payloads.payload(_input(room, row, seen), seen, space)),
     ]
     badges: list[object] = [wording.outbox_status(row.status, paused=row.paused)]
@@ -140,27 +140,9 @@ def _input(room: Room, row: Any, seen: payloads.Visibility) -> payloads.Stored |
     return payloads.stored(found, "input", room.birthplace(row, "input"), room.payload_address(row, "input"))
 
 
-def _redrives(row: Any) -> Table:
-    rows = Redrive.objects.using(settings.database_alias).filter(outbox_row=row.pk).order_by("-at", "-pk")
-    found = list(rows[: ROWS_SHOWN + 1])
-    return Table(
-        _("Redrives and discards"),
-        [_("When"), _("What"), _("Who"), _("Why"), _("Was it judged?")],
-        [
-            [
-                wording.moment(audit.at),
-                mode_words(audit.mode),
-                actor_shown(audit),
-                wording.plain(wording.shortened(audit.reason, 1_000)),
-                _("yes") if audit.was_judged else _("no"),
-            ]
-            for audit in found[:ROWS_SHOWN]
-        ],
-        empty=_("Nobody has redriven it so far."),
-        note=_("Only the newest %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
-        if len(found) > ROWS_SHOWN
-        else "",
-    )
+def _audit(row: Any) -> Table:
+    rows = StaffAction.objects.filter(outbox_row=row.pk)
+    return actions_table(rows, _("What staff did"), _("Nobody has redriven it so far."))
 
 
 def _buttons(room: Room, request: HttpRequest, row: Any) -> list[Button]:

@@ -17,13 +17,14 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from durable import clock
-from durable.admin import refusals, wording
+from durable.admin import payloads, refusals, wording
 from durable.admin.actions import ACTIONS
 from durable.admin.bulk import bulk_list, bulk_page
 from durable.admin.confirming import ask, selected_keys
 from durable.admin.dead_letter_filters import FILTERS, searched
 from durable.admin.dead_letter_page import letter_page
 from durable.admin.room import Page, Room, on_the_list, outside_transactions
+from durable.admin.scoping import scope_of
 from durable.admin.telling import in_brackets
 from durable.kernel.birthplace import Birthplace, arguments
 from durable.models import DeadLetter, FailedAttempt, Workflow
@@ -56,7 +57,7 @@ class DeadLetterAdmin(Room):
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         """The list's rows: dead letters, of the workflow that was searched for."""
-        return searched(queryset.dead_letters(), search_term), False
+        return searched(queryset.dead_letters(), search_term, scope_of(request)), False
 
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
         """The actions that this user may take, on the list; the page of one row has buttons of its own."""
@@ -119,12 +120,14 @@ class DeadLetterAdmin(Room):
     def bulk_list_view(self, request: HttpRequest) -> HttpResponse:
         """What was handed to the workers lately."""
         self._only_viewers(request)
-        return self.answer(request, "durable/admin/bulk_list.html", _("Work in the background"), bulk_list(self))
+        return self.answer(
+            request, "durable/admin/bulk_list.html", _("Work in the background"), bulk_list(self, scope_of(request))
+        )
 
     def bulk_view(self, request: HttpRequest, workflow_id: uuid.UUID) -> HttpResponse:
         """How far work in the background is."""
         self._only_viewers(request)
-        context = bulk_page(self, workflow_id)
+        context = bulk_page(self, workflow_id, scope_of(request))
         if context is None:
             return self.not_there(request, str(workflow_id))
         return self.answer(request, "durable/admin/bulk.html", str(context["title"]), context)
@@ -145,6 +148,9 @@ class DeadLetterAdmin(Room):
     def birthplace(self, row: Any, column: str) -> Birthplace:
         """Of its arguments."""
         return arguments(row.workflow_id, row.activity)
+
+    def looked_at(self, request: HttpRequest, row: Any) -> payloads.Looked:
+        return payloads.Looked(row.workflow_id, "dead letter", row.pk, row.ordinal)
 
     def page(self, request: HttpRequest, row: Any) -> Page:
         return letter_page(self, request, row)

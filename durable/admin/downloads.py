@@ -65,6 +65,12 @@ def only_for_viewers(request: HttpRequest) -> None:
         raise PermissionDenied
 
 
+def note(request: HttpRequest, looked: payloads.Looked | None) -> None:
+    """Note who downloads what, where that is asked for. Raises `PermissionDenied` if it can not be noted."""
+    payloads.note_look(request, looked)
+    only_for_viewers(request)
+
+
 def answer(rows: QuerySet[Any], expression: Any, filename: str, born: Birthplace) -> StreamingHttpResponse | None:
     """The payload of the one row that is meant, as a file. None: there is no such row, or it has none.
 

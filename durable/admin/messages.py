@@ -129,6 +129,9 @@ class MessageAdmin(Room):
         born = downloads.birthplace_within(rows, column, single=False)
         return downloads.answer(rows, downloads.payload_within(column), f"message-{row.pk}.json", born)
 
+    def looked_at(self, request: HttpRequest, row: Any) -> payloads.Looked:
+        return payloads.Looked(row.workflow_id, f"message {row.pk}", ordinal=row.ordinal)
+
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts and its payload."""
         now = clock.host_now()

@@ -99,6 +99,9 @@ class OutboxRowAdmin(Room):
     def workflow_shown(self, row: Any) -> object:
         return self.short_workflow_link(row.workflow_id)
 
+    def looked_at(self, request: HttpRequest, row: Any) -> payloads.Looked:
+        return payloads.Looked(row.workflow_id, "outbox row", row.pk, row.ordinal)
+
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts, the delivery that is out, what it left behind, and its payloads."""
         now = clock.host_now()

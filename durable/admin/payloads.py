@@ -7,11 +7,13 @@ can be downloaded.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from django.db import DatabaseError, InterfaceError
 from django.db.models import TextField
 from django.db.models.functions import Cast, Left, Length
 from django.http import HttpRequest
@@ -21,9 +23,15 @@ from django.utils.translation import gettext as _
 
 from durable.admin.wording import NOTHING, number, read_json
 from durable.conf import settings
+from durable.flow.note_view import note_view
+from durable.flow.steps import auditing
 from durable.kernel.birthplace import NOWHERE, PAYLOAD_KEYS, Birthplace
 from durable.kernel.codec import JsonCodec
 from durable.kernel.events import DIGEST_KEY
+from durable.logs import get_logger
+from durable.outcomes import Through
+
+logger = get_logger("durable.admin")
 
 SHOWN_CHARACTERS = 20_000
 """More than this of one payload is not put on a page; a browser can show it, a person does not read it."""
@@ -47,12 +55,15 @@ class Visibility(Enum):
     SHOWN = "shown"
     NO_PERMISSION = "no_permission"
     REDACTED = "redacted"
+    NOT_NOTED = "not_noted"
 
     @property
     def note(self) -> str:
         """What stands in the place of a hidden payload."""
         if self is Visibility.REDACTED:
             return _("Hidden: this site shows no payloads.")
+        if self is Visibility.NOT_NOTED:
+            return _("Hidden: it is noted who looks at payloads, and that could not be done just now.")
         return _("Hidden: you need the permission to view payloads.")
 
 
@@ -60,9 +71,36 @@ def visibility(request: HttpRequest) -> Visibility:
     """What the setting and the reader's permission say."""
     if settings.redact_payloads:
         return Visibility.REDACTED
-    if request.user.has_perm("durable.view_payload"):
-        return Visibility.SHOWN
-    return Visibility.NO_PERMISSION
+    if not request.user.has_perm("durable.view_payload"):
+        return Visibility.NO_PERMISSION
+    return Visibility.NOT_NOTED if getattr(request, "_durable_not_noted", False) else Visibility.SHOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """Whose payloads a page or a download shows: a workflow's, or of one of its activities. `what` names the page."""
+
+    workflow_id: uuid.UUID
+    what: str
+    row_id: int | None = None
+    ordinal: int | None = None
+
+
+def note_look(request: HttpRequest, looked: Looked | None) -> None:
+    """Note who looks at what, where `RECORD_VIEWS` asks for that and payloads are shown. To be called before they are
+    shown: if it can not be noted, `visibility` hides them for this request.
+    """
+    if looked is None or not settings.record_views or visibility(request) is not Visibility.SHOWN:
+        return
+    what = {"page": looked.what}
+    if asked := request.GET.urlencode():
+        what["address"] = asked[:200]
+    try:
+        with auditing.asked_through(Through.ADMIN):
+            note_view(looked.workflow_id, actor=request.user, what=what, row_id=looked.row_id, ordinal=looked.ordinal)
+    except (DatabaseError, InterfaceError) as error:
+        vars(request)["_durable_not_noted"] = True
+        logger.warning("admin.view_not_noted", workflow=str(looked.workflow_id), error=str(error))
 
 
 @dataclass(slots=True)

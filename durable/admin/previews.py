@@ -15,11 +15,13 @@ from durable.admin import refusals, wording
 from durable.admin.actions import Action, Asked
 from durable.conf import settings
 from durable.errors import StoreUnavailable
+from durable.flow import look
 from durable.flow import redrive as redriving
 from durable.logs import get_logger
 from durable.models import DeadLetter
 from durable.operations import preview_redrive
-from durable.outcomes import RedriveMode
+from durable.outcomes import DeadLetterFilter, RedriveMode
+from durable.scope import Scope
 
 logger = get_logger("durable.admin")
 
@@ -76,9 +78,9 @@ class Preview:
 OVERRIDABLE = frozenset({"history_records_outcome", "already_judged"})
 
 
-def letters(keys: Sequence[int]) -> list[Any]:
-    """The rows of a selection that are still there, without what they carry."""
-    rows = DeadLetter.objects.using(settings.database_alias).filter(pk__in=keys)
+def letters(keys: Sequence[int], scope: Scope) -> list[Any]:
+    """The rows of a selection that are still there and may be seen, without what they carry."""
+    rows = scope.narrow(DeadLetter.objects.using(settings.database_alias)).filter(pk__in=keys)
     return list(rows.defer("input", "options", "last_heartbeat").order_by("pk"))
 
 
@@ -92,14 +94,15 @@ def preview(asked: Asked) -> Preview:
 
 
 def _preview(asked: Asked) -> Preview:
+    meant: Any
     if asked.keys is None:
         assert asked.wanted is not None
-        found = preview_redrive(asked.wanted, mode=asked.action.mode)
+        meant = _all_that_match(asked.wanted, asked.scope)
+        found = preview_redrive(meant, mode=asked.action.mode)
         refused, go, looked_at, more = dict(found.refused), found.redrivable, found.looked_at, "+" * found.capped
         could_go: list[int] = []
-        meant: Any = asked.wanted
     else:
-        meant = letters(asked.keys)
+        meant = letters(asked.keys, asked.scope)
         verdicts = redriving.verdicts(meant, mode=asked.action.mode)
         could_go = [row.pk for row, said in zip(meant, verdicts, strict=True) if said == redriving.REDRIVABLE]
         refused = dict(Counter(said for said in verdicts if said != redriving.REDRIVABLE))
@@ -121,6 +124,13 @@ def _preview(asked: Asked) -> Preview:
         could_go=could_go,
         held=held,
     )
+
+
+def _all_that_match(wanted: DeadLetterFilter, scope: Scope) -> Any:
+    """The filter itself, or the places of those that may be seen: one more than are looked at."""
+    if scope.is_whole:
+        return wanted
+    return look.places_matching(wanted, limit=redriving.PREVIEW_LIMIT + 1, within=scope.rows())
 
 
 def _held(meant: Any) -> int:

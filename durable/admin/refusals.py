@@ -58,6 +58,11 @@ _TEXTS: dict[str, tuple[Any, Any, Any]] = {
         gettext_lazy("This very form was sent before and has done it. It was not done a second time."),
         gettext_lazy("Nothing is left to do."),
     ),
+    "out_of_scope": (
+        gettext_lazy("Not to be seen any more"),
+        gettext_lazy("While the work went on, the person who asked for it lost sight of it. It was left as it is."),
+        gettext_lazy("Somebody who may see it can decide about it."),
+    ),
     "row_unreadable": (
         gettext_lazy("It can not be read"),
         gettext_lazy("What is stored with it is damaged, or of another version, so that no worker could run it."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
@@ -19,11 +19,13 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext_lazy
 
 from durable.admin import downloads, payloads, wording
 from durable.admin.keys import read_key
 from durable.admin.keyset import KeysetChangeList
 from durable.admin.parts import Button, Part
+from durable.admin.scoping import scope_of
 from durable.conf import settings
 from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.models import Workflow
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 else:
     _Base = admin.ModelAdmin
 
+NOTHING_SHOWN = gettext_lazy(
+    "Nothing is shown: the rule that says who may see what (ADMIN_SCOPE) has failed. The log says why."
+)
 ROWS_SHOWN = 50
 """Rows of a table within a page; more are named by a link to their own list."""
 
@@ -90,8 +95,9 @@ class Room(_Base):
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """The rows of the engine's database, without their heavy columns."""
-        return super().get_queryset(request).using(settings.database_alias).defer(*self.heavy)
+        """The rows of the engine's database that this user may see, without their heavy columns."""
+        rows = super().get_queryset(request).using(settings.database_alias)
+        return scope_of(request).narrow(rows).defer(*self.heavy)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
         """Only the filters that the list shows: others could read a hidden payload letter by letter, or scan it all."""
@@ -106,9 +112,8 @@ class Room(_Base):
             return self.act(request)
         _only_reading(request)
         title = str(self.opts.verbose_name_plural).capitalize()
-        return super().changelist_view(
-            request, {"empty_text": self.empty_text, "title": title, **(extra_context or {})}
-        )
+        empty = NOTHING_SHOWN if scope_of(request).has_failed() else self.empty_text
+        return super().changelist_view(request, {"empty_text": empty, "title": title, **(extra_context or {})})
 
     def act(self, request: HttpRequest) -> HttpResponse:
         """A POST to the list. Most rooms have no actions."""
@@ -124,6 +129,7 @@ class Room(_Base):
         found = self.find(request, unquote(object_id))
         if found is None:
             return self.not_there(request, object_id)
+        payloads.note_look(request, self.looked_at(request, found))
         page = self.page(request, found)
         context = {"page": page, **self.more_context(request, found, page), **(extra_context or {})}
         return self.answer(request, self.page_template, page.title, context)
@@ -158,6 +164,10 @@ class Room(_Base):
         """The row as its page needs it, or `None`."""
         return self.get_object(request, key)
 
+    def looked_at(self, request: HttpRequest, row: Any) -> payloads.Looked | None:
+        """Whose payloads the row's page shows, or `None` if it shows none."""
+        return None
+
     def page(self, request: HttpRequest, row: Any) -> Page:
         """The parts of a row's page."""
         raise NotImplementedError
@@ -180,7 +190,11 @@ class Room(_Base):
         if not self.has_view_permission(request):
             raise PermissionDenied
         row = self.get_object(request, unquote(object_id)) if column in self.payload_columns else None
-        return (None if row is None else self.file(row, column)) or self.not_there(request, object_id)
+        if row is None:
+            return self.not_there(request, object_id)
+        looked = self.looked_at(request, row)
+        downloads.note(request, looked and replace(looked, what=f"{looked.what}, {column} downloaded"))
+        return self.file(row, column) or self.not_there(request, object_id)
 
     def file(self, row: Any, column: str) -> HttpResponseBase | None:
         """A payload of a row as a file, or `None` if it has none."""

@@ -12,8 +12,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from durable.admin import wording
+from durable.admin.room import NOTHING_SHOWN
+from durable.admin.scoping import readings
 from durable.flow import look
 from durable.logs import get_logger
+from durable.scope import Scope
 from durable.store.reads import COUNT_CAP
 
 logger = get_logger("durable.admin")
@@ -37,10 +40,11 @@ class Triage:
 
     cards: Sequence[Card]
     calm: Sequence[str]
-    failed: bool = False
+    failed: str = ""
+    """Why nothing is known, in words."""
 
 
-def triage(user: Any, site_name: str) -> Triage | None:
+def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
     """What this user may see of it: each card needs the permission to view its rows. None: nothing at all."""
     may = {
         model: user.has_perm(f"durable.view_{model}")
@@ -49,10 +53,12 @@ def triage(user: Any, site_name: str) -> Triage | None:
     if not any(may.values()):
         return None
     try:
-        health = look.health()
+        health = look.health(readings(scope))
     except (DatabaseError, InterfaceError) as error:
         logger.warning("admin.triage_failed", error=str(error))
-        return Triage((), (), failed=True)
+        return Triage((), (), failed=_("This could not be looked up: the database did not answer."))
+    if scope.fault:
+        return Triage((), (), failed=str(NOTHING_SHOWN))
     cards: list[Card] = []
     if may["deadletter"] and health.dead_letters:
         cards.append(

@@ -69,6 +69,9 @@ class WorkItemAdmin(Room):
         rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk)
         return birthplace.heartbeat(row.workflow_id, rows.values_list("ordinal", flat=True).first() or 0)
 
+    def looked_at(self, request: HttpRequest, row: Any) -> payloads.Looked:
+        return payloads.Looked(row.workflow_id, "work item", row.pk)
+
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts, and the details of its last heartbeat."""
         seen, space = payloads.visibility(request), payloads.Space()

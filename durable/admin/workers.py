@@ -16,6 +16,7 @@ from durable import clock
 from durable.admin import wording
 from durable.admin.parts import Fact, Facts, Table
 from durable.admin.room import ROWS_SHOWN, Page, Room
+from durable.admin.scoping import scope_of
 from durable.conf import settings
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import WakesBy
@@ -70,7 +71,8 @@ class WorkerAdmin(Room):
         """Its facts, and the deliveries that it holds."""
         now = clock.host_now()
         items = list(
-            WorkItem.objects.using(settings.database_alias)
+            scope_of(request)
+            .narrow(WorkItem.objects.using(settings.database_alias))
             .filter(worker=row.name)
             .order_by("pk")
             .values_list("outbox_row_id", "workflow_id", "locked_until")[: ROWS_SHOWN + 1]

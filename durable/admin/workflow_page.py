@@ -22,6 +22,7 @@ from durable.admin.history import block_report, history_page
 from durable.admin.messages import NAME_WITHIN, message_state, message_words
 from durable.admin.parts import Fact, Facts, Part, Table, Text
 from durable.admin.room import ROWS_SHOWN, Page
+from durable.admin.scoping import scope_of
 from durable.admin.sentences import failure_words
 from durable.admin.work_items import cancel_words
 from durable.admin.workflow_verbs import buttons
@@ -49,6 +50,7 @@ class WorkflowPage:
         self, room: Room, request: HttpRequest, workflow: Any, seen: payloads.Visibility, space: payloads.Space
     ) -> None:
         self.room = room
+        self.scope = scope_of(request)
         self.workflow = workflow
         self.seen = seen
         self.failures = failures.visibility(request)
@@ -166,7 +168,7 @@ class WorkflowPage:
 
     def _parent(self) -> object:
         parent_id = self.workflow.parent_id
-        parents = Workflow.objects.using(settings.database_alias).filter(pk=parent_id)
+        parents = self.scope.workflows().filter(pk=parent_id)
         parent_type = parents.values_list("type", flat=True).first()
         if parent_type is None:
             return _("%(id)s (no longer there)") % {"id": parent_id}
@@ -214,7 +216,7 @@ class WorkflowPage:
 
     def _pending_work(self) -> Table:
         rows: list[Any] = list(
-            OutboxRow.objects.using(settings.database_alias)
+            self.scope.rows()
             .filter(workflow_id=self.workflow.pk, lease=self.workflow.lease, status__in=_WAITED_FOR)
             .select_related("workitem")
             .defer("input", "options", "last_heartbeat", "workitem__heartbeat")

@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy
 from durable import logbook
 from durable.admin import refusals, wording
 from durable.admin.parts import Button
-from durable.client.find import get_workflow
+from durable.client.handle import send_for_staff
 from durable.errors import (
     KeyInvalid,
     NobodyListens,
@@ -32,10 +32,10 @@ from durable.errors import (
     WorkflowNotFound,
 )
 from durable.flow.cancel import cancel
-from durable.flow.steps import actors, reasons
+from durable.flow.steps import auditing, reasons
 from durable.models import Workflow
 from durable.operations import pause, resume, terminate, unblock
-from durable.outcomes import CancelAnswer, WorkflowStatus
+from durable.outcomes import CancelAnswer, Through, WorkflowStatus
 
 if TYPE_CHECKING:
     from durable.admin.room import Room
@@ -121,7 +121,7 @@ def _not_blocked(workflow: Any) -> str:
 
 
 def _cancel(sent: Sent) -> Said:
-    outcome = cancel(sent.workflow_id, reason=sent.reason, actor_text=actors.identify(sent.user)[1])
+    outcome = cancel(sent.workflow_id, reason=sent.reason, actor=sent.user, audited=True)
     match outcome.answer:
         case CancelAnswer.DONE:
             return Said(messages.SUCCESS, _("It is cancelled."), "Cancelled")
@@ -169,7 +169,7 @@ def _signal(sent: Sent) -> Said:
         payload = json.loads(sent.payload) if sent.payload.strip() else None
     except (ValueError, RecursionError) as error:
         raise _Misfit(_("What is sent along has to be JSON: %(error)s") % {"error": error}) from error
-    get_workflow(sent.workflow_id).signal(sent.signal, payload, dedup=sent.request_id)
+    send_for_staff(sent.workflow_id, sent.signal, payload, dedup=sent.request_id, actor=sent.user)
     return Said(
         messages.SUCCESS,
         _("The signal “%(name)s” was accepted. The workflow takes it at its next step.") % {"name": sent.signal},
@@ -308,7 +308,8 @@ def _carry_out(verb: Verb, sent: Sent, workflow: Any) -> Said:
     if verb.name in ("pause", "resume") and verb.impossible(workflow):
         return Said(messages.INFO, _("Nothing was changed: %(why)s") % {"why": verb.impossible(workflow)})
     try:
-        return verb.carry_out(sent)
+        with auditing.asked_through(Through.ADMIN):
+            return verb.carry_out(sent)
     except WorkflowClosed as closed:
         status = wording.workflow_status_word(closed.status).lower()
         text = _("Nothing was changed: this workflow has already ended (%(status)s).") % {"status": status}

@@ -23,27 +23,29 @@ from durable.admin import downloads, failures, payloads, wording
 from durable.admin.history import birthplace_of_event, one_event, single_event
 from durable.admin.keys import read_key
 from durable.admin.room import ChoiceFilter, Page, Room, on_the_list, outside_transactions
+from durable.admin.scoping import scope_of
 from durable.admin.workflow_page import WorkflowPage, dead_letters_of
 from durable.admin.workflow_verbs import VERBS, ask
-from durable.conf import settings
 from durable.kernel.birthplace import Birthplace, arguments, result
 from durable.kernel.registry import registry
 from durable.models import Workflow
 from durable.outcomes import WorkflowStatus
+from durable.scope import Scope
 
 LIST_DEAD_LETTERS = "list_dead_letters"
 _SAMPLE = 1_000
 _TYPES_OFFERED = 60
 
 
-def known_types() -> list[str]:
-    """Names of types to choose from: those installed here, and those of the newest workflows.
+def known_types(scope: Scope) -> list[str]:
+    """Names of types to choose from: those of the newest workflows that somebody may see, and, if he may see all, those
+    installed here.
 
     One bounded statement. A list of all distinct types would read the whole table or index.
     """
-    newest = Workflow.objects.using(settings.database_alias).order_by("-pk").values("type")[:_SAMPLE]
+    newest = scope.workflows().order_by("-pk").values("type")[:_SAMPLE]
     sampled = {row["type"] for row in newest}
-    installed = {definition.name for definition in registry.workflows()}
+    installed = {definition.name for definition in registry.workflows()} if scope.is_whole else set()
     return sorted(installed | sampled)
 
 
@@ -80,7 +82,7 @@ class TypeFilter(admin.SimpleListFilter):
     parameter_name = "type"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        types = known_types()[:_TYPES_OFFERED]
+        types = known_types(scope_of(request))[:_TYPES_OFFERED]
         chosen = request.GET.get(self.parameter_name)
         if chosen and chosen not in types:
             types.append(chosen)
@@ -110,14 +112,17 @@ class WorkflowAdmin(Room):
         "the command line with “manage.py durable start NAME”."
     )
 
-    def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
+    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         """By id, by key, or by the beginning of a type: each is answered by an index."""
+        term = search_term.strip()
+        if not term:
+            return queryset, False
         try:
-            return queryset.filter(Q(pk=uuid.UUID(term)) | Q(key=term))
+            return queryset.filter(Q(pk=uuid.UUID(term)) | Q(key=term)), False
         except ValueError:
             pass
-        types = [name for name in known_types() if name.startswith(term)]
-        return queryset.filter(Q(key=term) | Q(type__in=[*types, term]))
+        types = [name for name in known_types(scope_of(request)) if name.startswith(term)]
+        return queryset.filter(Q(key=term) | Q(type__in=[*types, term])), False
 
     @admin.display(description=gettext_lazy("type"))
     def type_shown(self, row: Any) -> object:
@@ -153,6 +158,9 @@ class WorkflowAdmin(Room):
         except ValueError:
             return None
         return WorkflowPage.find(self.get_queryset(request), workflow_id, payloads.visibility(request))
+
+    def looked_at(self, request: HttpRequest, row: Any) -> payloads.Looked:
+        return payloads.Looked(row.pk, "workflow")
 
     def page(self, request: HttpRequest, row: Any) -> Page:
         return WorkflowPage(self, request, row, payloads.visibility(request), payloads.Space()).page(request)
@@ -219,8 +227,10 @@ class WorkflowAdmin(Room):
         """The page of one event with its data. What is not there leads back with a message."""
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
-        seen, space = payloads.visibility(request), payloads.Space()
         workflow = self.get_object(request, unquote(object_id))
+        if workflow is not None:
+            payloads.note_look(request, payloads.Looked(workflow.pk, f"event {seq}"))
+        seen, space = payloads.visibility(request), payloads.Space()
         entry = None
         if workflow is not None:
             address = self.address(Workflow, "event_payload", workflow.pk, seq)
@@ -239,6 +249,7 @@ class WorkflowAdmin(Room):
         workflow = self.get_object(request, unquote(object_id))
         if workflow is None:
             return self.not_there(request, object_id)
+        downloads.note(request, payloads.Looked(workflow.pk, f"event {seq}, downloaded"))
         filename = f"event-{workflow.pk}-{seq}.json"
         born = birthplace_of_event(workflow, seq)
         found = downloads.answer(one_event(workflow.pk, seq), downloads.payload_within("data"), filename, born)

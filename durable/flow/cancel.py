@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.flow import transaction
-from durable.flow.steps import closing, reasons
+from durable.flow.steps import auditing, closing, reasons
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
-from durable.outcomes import CancelAnswer, CancelOutcome, OutboxStatus, WorkflowStatus
+from durable.outcomes import CancelAnswer, CancelOutcome, OutboxStatus, StaffVerb, WorkflowStatus
 from durable.store import messages, outbox, work_items, workflows
 from durable.store.workflows import LockedWorkflow
 
@@ -19,7 +20,7 @@ from durable.store.workflows import LockedWorkflow
 _ONCE = ""
 
 
-def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor_text: str = "") -> CancelOutcome:
+def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor: Any = None, audited: bool = False) -> CancelOutcome:
     """Ask a live workflow to stop. Answers done, asked, already over (with the status), or not found; never raises for
     any of these, and asking twice is asking once.
 
@@ -27,24 +28,32 @@ def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor_text: str = "") ->
     a request that it has not read when it ends is kept with it as unread.
     Raises `StoreUnavailable` where a single activity is locked by somebody else, outside of the caller's transactions.
     A single activity has no code that could: one that nobody has claimed is *done* at once, one that runs is asked
-    through its worker.
+    through its worker. `audited` is what an operator asks for, as opposed to the application: an audit row is committed
+    with it, also where somebody had asked before.
     """
     reasons.check(reason)
+    made = auditing.audit(StaffVerb.CANCEL, workflow_id, actor=actor, reason=reason)
 
     def body(connection: BaseDatabaseWrapper) -> CancelOutcome:
         found = workflows.look(connection, [workflow_id]).get(workflow_id)
         if found is None:
             return CancelOutcome(CancelAnswer.NOT_FOUND)
         if found.single:
-            return _cancel_single(connection, workflow_id, reason, actor_text)
-        told = wire.dump({"reason": reason, "actor": actor_text})
+            return _cancel_single(connection, workflow_id, reason, made.actor_text)
+        told = wire.dump({"reason": reason, "actor": made.actor_text})
         if messages.insert_for_live(connection, workflow_id, MessageKind.CANCEL, told, dedup=_ONCE):
             return CancelOutcome(CancelAnswer.ASKED, found.status)
         now = workflows.look(connection, [workflow_id])[workflow_id]
         answer = CancelAnswer.ASKED if now.is_live else CancelAnswer.ALREADY_OVER
         return CancelOutcome(answer, now.status)
 
-    return transaction.joined_bounded(body)
+    def asked(connection: BaseDatabaseWrapper) -> CancelOutcome:
+        outcome = body(connection)
+        if audited and outcome.answer in (CancelAnswer.DONE, CancelAnswer.ASKED):
+            auditing.record(connection, made)
+        return outcome
+
+    return transaction.joined_bounded(asked)
 
 
 def _cancel_single(

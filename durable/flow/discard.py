@@ -15,7 +15,7 @@ from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
 from durable.logs import get_logger
-from durable.outcomes import Discarded, Failure, Then, WorkflowStatus
+from durable.outcomes import Discarded, Failure, StaffVerb, Then, WorkflowStatus
 from durable.store import failures, history, messages, redrives, workflows
 from durable.store.failures import StoredFailure
 from durable.store.messages import NewMessage
@@ -48,7 +48,7 @@ class _Discard(Change[Discarded]):
             raise RowNotFound(workflow.id, self.ordinal)
         moved = self.must_have_moved(connection, workflow, redrives.discard(connection, workflow.id, **where))
         was_judged = moved.was_delivered or recorded > 0
-        self.record(connection, moved.row_id, mode=f"discard_{self.then}", was_judged=was_judged)
+        self.record(connection, moved.row_id, verb=StaffVerb.DISCARD, mode=self.then, was_judged=was_judged)
         event = self.marker(connection, workflow, EventType.ACTIVITY_DISCARDED, then=self.then, was_judged=was_judged)
         told = Failure("Discarded", f"{letter.activity} was discarded: {self.reason}")
         failure = failures.stored(told, workflow.id, self.ordinal)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
+
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.conf import settings
 from durable.errors import WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import selecting
+from durable.flow.steps.selecting import Place
 from durable.kernel.events import Event
 from durable.kernel.options import check_storable
 from durable.outcomes import DeadLetterFilter, Naming, Snapshot, WakesBy, WorkflowStatus
@@ -24,11 +27,13 @@ from durable.store.reads import PendingRow, QueueState, UnreadMessage
 
 if TYPE_CHECKING:
     from durable.models import OutboxRow
+    from durable.models.outbox import OutboxQuerySet
 
 __all__ = [
     "LATE_AFTER",
     "Health",
     "PendingRow",
+    "Readings",
     "UnreadMessage",
     "by_key",
     "dead_letters",
@@ -40,6 +45,7 @@ __all__ = [
     "naming",
     "next_due",
     "pending",
+    "places_matching",
     "snapshot",
     "snapshots",
     "unread",
@@ -161,11 +167,21 @@ LATE_AFTER = timedelta(minutes=1)
 """What is due for longer than this is late: somebody wonders why nothing happens."""
 
 
-def health() -> Health:
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """Where the numbers come from: all rows, if nothing else is said."""
+
+    queues: Callable[[BaseDatabaseWrapper], list[QueueState]] = reads.due_by_queue
+    turns: Callable[[BaseDatabaseWrapper], list[QueueState]] = reads.turns_due_by_queue
+    counts: Callable[[BaseDatabaseWrapper], dict[str, int]] = reads.counts
+
+
+def health(readings: Readings | None = None) -> Health:
     """Look at queues, workers, leases and blocked workflows. Raises what the database raised."""
+    read = readings or Readings()
     at = transaction.reading(clock.database_now)
-    states = transaction.reading(reads.due_by_queue)
-    counts = transaction.reading(reads.counts)
+    states = transaction.reading(read.queues)
+    counts = transaction.reading(read.counts)
     beats = transaction.reading(reads.workers)
     alive = [(name, queues) for name, queues, beat_at, _ in beats if at - beat_at <= 2 * settings.lease_for]
     problems = [
@@ -174,7 +190,7 @@ def health() -> Health:
         if wakes_by == WakesBy.LOST.value and at - beat_at <= 2 * settings.lease_for
     ]
     silent = [(name, queues, beat_at) for name, queues, beat_at, _ in beats if at - beat_at > 2 * settings.lease_for]
-    turns = transaction.reading(reads.turns_due_by_queue)
+    turns = transaction.reading(read.turns)
     unserved = []
     for state in _together(states, turns):
         if not any(_serves(queues, state) for _, queues in alive):
@@ -265,13 +281,24 @@ def dead_letters(workflow_id: uuid.UUID) -> list[OutboxRow]:
 
 
 def dead_letters_matching(
-    wanted: DeadLetterFilter, *, limit: int, after: tuple[datetime, int] | None = None
+    wanted: DeadLetterFilter,
+    *,
+    limit: int,
+    after: tuple[datetime, int] | None = None,
+    within: OutboxQuerySet | None = None,
 ) -> list[OutboxRow]:
-    """At most `limit` of the dead letters that match, oldest first, behind a (dead-lettered at, id). Raises
-    `OptionInvalid` for a filter that can not be meant.
+    """At most `limit` of the dead letters that match, oldest first, behind a (dead-lettered at, id), among the rows
+    `within`, if not among all. Raises `OptionInvalid` for a filter that can not be meant.
     """
     selecting.check(wanted)
-    return transaction.reading(partial(redrives.dead_letters, wanted=wanted, limit=limit, after=after))
+    return transaction.reading(partial(redrives.dead_letters, wanted=wanted, limit=limit, after=after, within=within))
+
+
+def places_matching(wanted: DeadLetterFilter, *, limit: int, within: OutboxQuerySet) -> list[Place]:
+    """The same, as places alone, for asking the gates of many."""
+    selecting.check(wanted)
+    found = transaction.reading(partial(redrives.places, wanted=wanted, limit=limit, within=within))
+    return [Place(*each) for each in found]
 
 
 def naming(row_ids: Sequence[int]) -> dict[int, Naming]:

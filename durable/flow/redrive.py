@@ -26,7 +26,7 @@ from durable.flow.steps.changing import Change
 from durable.flow.steps.selecting import Place, RowsOrFilter
 from durable.kernel.events import EventType
 from durable.logs import get_logger
-from durable.outcomes import OutboxStatus, RedriveMode, Redriven, RedrivePreview, WorkflowStatus
+from durable.outcomes import OutboxStatus, RedriveMode, Redriven, RedrivePreview, StaffVerb, WorkflowStatus
 from durable.store import history, redrives, workflows
 from durable.store.workflows import LockedWorkflow
 
@@ -83,7 +83,7 @@ class _Redrive(Change[Redriven]):
         if moved.was_delivered:
             self.passed_over.append(AlreadyJudged.code)
         was_judged = moved.was_delivered or recorded > 0
-        self.record(connection, moved.row_id, mode=self.mode.value, was_judged=was_judged)
+        self.record(connection, moved.row_id, verb=StaffVerb.REDRIVE, mode=self.mode.value, was_judged=was_judged)
         event = self.marker(
             connection, workflow, EventType.ACTIVITY_REDRIVEN, mode=self.mode.value, was_judged=was_judged
         )

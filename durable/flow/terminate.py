@@ -10,10 +10,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.errors import WorkflowClosed, WorkflowNotFound
 from durable.flow import transaction
-from durable.flow.steps import actors, closing, reasons
+from durable.flow.steps import auditing, closing, reasons
 from durable.kernel.events import EventType
 from durable.logs import get_logger
-from durable.outcomes import WorkflowState, WorkflowStatus
+from durable.outcomes import StaffVerb, WorkflowState, WorkflowStatus
 from durable.store import workflows
 
 logger = get_logger("durable.flow")
@@ -23,12 +23,12 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
     """End a live workflow now. Its code does not run again; its activities are settled, and a worker that still runs
     one learns it at its next renewal.
 
-    Commits together: the closing event (with reason, actor and what was left unread), the status, the settled rows.
-    Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason, `TransactionOpen`
-    inside a transaction of the caller's, and `StoreUnavailable` when somebody else has locked it.
+    Commits together: the closing event (with reason, actor and what was left unread), the status, the settled rows,
+    the audit row. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason,
+    `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable` when somebody else has locked it.
     """
     reasons.demand(reason, of="terminating a workflow")
-    _, actor_text = actors.identify(actor)
+    made = auditing.audit(StaffVerb.TERMINATE, workflow_id, actor=actor, reason=reason)
     mine = uuid.uuid4().hex
 
     def body(connection: BaseDatabaseWrapper) -> WorkflowState:
@@ -45,10 +45,11 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
             event=EventType.WORKFLOW_CANCELLED,
             status=WorkflowStatus.CANCELLED,
             at=clock.database_now(connection),
-            data={"reason": reason, "actor": actor_text, "terminated": True, "request": mine},
+            data={"reason": reason, "actor": made.actor_text, "terminated": True, "request": mine},
         )
+        auditing.record(connection, made)
         return WorkflowState.TERMINATED
 
     state = transaction.verb(body)
-    logger.info("workflow.terminated", workflow=str(workflow_id), reason=reason, actor=actor_text)
+    logger.info("workflow.terminated", workflow=str(workflow_id), reason=reason, actor=made.actor_text)
     return state

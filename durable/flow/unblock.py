@@ -13,11 +13,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow import transaction
-from durable.flow.steps import actors, reasons
+from durable.flow.steps import auditing, reasons
 from durable.kernel.events import Event, EventType
 from durable.kernel.failure import sentence
 from durable.logs import get_logger
-from durable.outcomes import WorkflowState
+from durable.outcomes import StaffVerb, WorkflowState
 from durable.store import history, messages, workflows
 from durable.store.workflows import Progress
 
@@ -29,12 +29,12 @@ _BATCH = 100
 def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> WorkflowState:
     """Take the mark from a blocked workflow and make it due. If its code still can not go on, it is blocked anew.
 
-    Commits together: the event with actor and reason, the cleared mark, its messages given back. Raises
-    `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, `TransactionOpen` inside a transaction of the caller's,
-    and `StoreUnavailable` when somebody else has locked it.
+    Commits together: the event with actor and reason, the cleared mark, its messages given back, the audit row. Raises
+    `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, `TransactionOpen` inside a transaction of the
+    caller's, and `StoreUnavailable` when somebody else has locked it.
     """
     reasons.check(reason)
-    _, actor_text = actors.identify(actor)
+    made = auditing.audit(StaffVerb.UNBLOCK, workflow_id, actor=actor, reason=reason)
     tries: list[None] = []
 
     def body(connection: BaseDatabaseWrapper) -> WorkflowState:
@@ -52,16 +52,17 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
         event = Event(
             seq=workflow.last_seq + 1,
             type=EventType.WORKFLOW_UNBLOCKED,
-            data={"actor": actor_text, "reason": reason},
+            data={"actor": made.actor_text, "reason": reason},
             recorded_at=at,
         )
         history.append(connection, [(workflow_id, event)])
         workflows.advance(connection, [Progress(workflow_id, workflow.status, event.seq, wake_at=at)])
         messages.unpark(connection, [workflow_id])
+        auditing.record(connection, made)
         return WorkflowState.UNBLOCKED
 
     state = transaction.verb(body)
-    logger.info("workflow.unblocked", workflow=str(workflow_id), reason=reason, actor=actor_text)
+    logger.info("workflow.unblocked", workflow=str(workflow_id), reason=reason, actor=made.actor_text)
     return state
 
 

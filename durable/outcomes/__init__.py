@@ -26,6 +26,7 @@ from durable.outcomes.deliveries import (
     RetryLater,
     WakesBy,
 )
+from durable.outcomes.staff import StaffVerb, Through
 from durable.outcomes.states import OF_DEAD_LETTERS, TERMINAL, Cause, Failure, OutboxStatus, WorkflowStatus
 from durable.outcomes.workflows import (
     CancelAnswer,
@@ -65,8 +66,10 @@ __all__ = [
     "Renewal",
     "RetryLater",
     "Snapshot",
+    "StaffVerb",
     "Started",
     "Then",
+    "Through",
     "TurnReport",
     "WakesBy",
     "WorkflowState",

@@ -1,4 +1,4 @@
-"""Giving dead letters back, closing them, and the audit of both. Status and marker are conditions of the writes."""
+"""Giving dead letters back, and closing them. Status and marker are conditions of the writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q, TextField
@@ -127,52 +126,6 @@ def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
     return OutboxRow.objects.using(connection.alias).defer("options").get(id=row_id)
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
-    """What is kept of a redrive or a discard."""
-
-    id: uuid.UUID
-    row_id: int
-    actor_id: Any
-    actor_text: str
-    mode: str
-    reason: str
-    was_judged: bool
-    request: uuid.UUID | None = None
-
-
-def record(connection: BaseDatabaseWrapper, audit: Audit) -> None:
-    """Append the audit row."""
-    now, params = clock.now_sql(connection)
-    sql.execute(
-        connection,
-        "INSERT INTO durable_redrive "
-        "(id, outbox_row_id, actor_id, actor_text, mode, reason, was_judged, request, at) "
-        f"VALUES (%s, %s, %s, %s, %s, %s, %s, %s, {now})",
-        [
-            sql.param(connection, audit.id),
-            audit.row_id,
-            sql.param(connection, audit.actor_id),
-            audit.actor_text,
-            audit.mode,
-            audit.reason,
-            audit.was_judged,
-            None if audit.request is None else sql.param(connection, audit.request),
-            *params,
-        ],
-    )
-
-
-def recorded(connection: BaseDatabaseWrapper, audit_id: uuid.UUID) -> tuple[int, bool] | None:
-    """The row and the judgment of an audit, if a former try has committed it without learning so."""
-    rows = sql.fetch(
-        connection,
-        "SELECT outbox_row_id, was_judged FROM durable_redrive WHERE id = %s",
-        [sql.param(connection, audit_id)],
-    )
-    return (rows[0][0], bool(rows[0][1])) if rows else None
-
-
 REDRIVABLE = "redrivable"
 """The verdict on a dead letter that every gate lets through."""
 
@@ -240,27 +193,37 @@ def dead_letters(
     *,
     after: tuple[datetime, int] | None = None,
     limit: int,
+    within: OutboxQuerySet | None = None,
 ) -> list[OutboxRow]:
     """One page of the dead letters that match, oldest first, behind a (dead-lettered at, id); without their inputs, and
     without stored JSON: one row whose JSON can not be read must not hide the others.
     """
-    rows = matching(connection, wanted).select_related("workflow").defer(*_HEAVY)
+    rows = matching(connection, wanted, within).select_related("workflow").defer(*_HEAVY)
     if after is not None:
         at, row_id = after
         rows = rows.filter(Q(dead_lettered_at__gt=at) | Q(dead_lettered_at=at, id__gt=row_id))
     return list(rows.order_by("dead_lettered_at", "id")[:limit])
 
 
-def matching(connection: BaseDatabaseWrapper, wanted: DeadLetterFilter) -> OutboxQuerySet:
-    """The dead letters that match a filter."""
-    return OutboxRow.objects.using(connection.alias).matching(wanted)
+def matching(
+    connection: BaseDatabaseWrapper, wanted: DeadLetterFilter, within: OutboxQuerySet | None = None
+) -> OutboxQuerySet:
+    """The dead letters that match a filter, among the rows `within`, if not among all."""
+    rows = OutboxRow.objects.all() if within is None else within
+    return rows.using(connection.alias).matching(wanted)
 
 
 def places(
-    connection: BaseDatabaseWrapper, wanted: DeadLetterFilter, *, limit: int | None
+    connection: BaseDatabaseWrapper,
+    wanted: DeadLetterFilter,
+    *,
+    limit: int | None,
+    within: OutboxQuerySet | None = None,
 ) -> list[tuple[uuid.UUID, int, int]]:
     """Where at most `limit` of the dead letters that match stand, oldest first: (workflow, ordinal, lease)."""
     rows = (
-        matching(connection, wanted).order_by("dead_lettered_at", "id").values_list("workflow_id", "ordinal", "lease")
+        matching(connection, wanted, within)
+        .order_by("dead_lettered_at", "id")
+        .values_list("workflow_id", "ordinal", "lease")
     )
     return list(rows[:limit])

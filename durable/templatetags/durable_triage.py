@@ -6,6 +6,7 @@ from typing import Any
 
 from django import template
 
+from durable.admin.scoping import scope_of
 from durable.admin.triage import triage
 
 register = template.Library()
@@ -18,4 +19,4 @@ def durable_triage(context: dict[str, Any]) -> dict[str, Any]:
     if request is None:
         return {"triage": None}
     site_name = getattr(request, "current_app", None) or "admin"
-    return {"triage": triage(request.user, site_name)}
+    return {"triage": triage(request.user, site_name, scope_of(request))}

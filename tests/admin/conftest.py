@@ -13,10 +13,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from durable.models import DeadLetter, Message, OutboxRow, Redrive, Worker, Workflow, WorkItem
+from durable.models import DeadLetter, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 from tests import factories
 
-ROOMS = (Workflow, OutboxRow, WorkItem, Message, Worker, DeadLetter, Redrive)
+ROOMS = (Workflow, OutboxRow, WorkItem, Message, Worker, DeadLetter, StaffAction)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ class Scene:
     message: Message
     worker: Worker
     letter: DeadLetter
-    redrive: Redrive
+    redrive: StaffAction
 
     def pages(self) -> list[str]:
         """The addresses of all pages of these rows, and of all lists."""
@@ -77,7 +77,7 @@ def scene(db: None) -> Scene:
         message=factories.MessageFactory(workflow=workflow),
         worker=factories.WorkerFactory(name="worker-1"),
         letter=(letter := factories.DeadLetterFactory(workflow=workflow, redrive_count=1)),
-        redrive=factories.RedriveFactory(outbox_row=letter),
+        redrive=factories.StaffActionFactory(outbox_row=letter),
     )
 
 

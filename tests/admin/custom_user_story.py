@@ -20,7 +20,7 @@ def story() -> None:
     from django.test import Client
 
     from durable.activities import BulkJob, BulkVerb
-    from durable.models import Redrive
+    from durable.models import StaffAction
     from durable.outcomes import DeadLetterFilter
     from durable.testing import drain
     from durable.workflows import change_dead_letters
@@ -55,10 +55,10 @@ def story() -> None:
     assert client.get(f"{base}/redrive/").status_code == 200
     answer = client.post(f"{base}/redrive/", {"confirmed": "yes", "reason": "the bank is back"})
     assert (answer.status_code, answer["Location"]) == (302, f"{base}/change/")
-    audit = Redrive.objects.get()
+    audit = StaffAction.objects.get()
     assert (audit.actor, audit.actor_text) == (person, "anna@example.com")
     assert LogEntry.objects.get().user == person
-    assert client.get(f"/backstage/durable/redrive/{audit.pk}/change/").status_code == 200
+    assert client.get(f"/backstage/durable/staffaction/{audit.pk}/change/").status_code == 200
     stop = client.post(f"/backstage/durable/workflow/{workflow.pk}/terminate/", {"reason": "stuck"})
     assert stop["Location"] == f"/backstage/durable/workflow/{workflow.pk}/change/"
     others = [dead_letters.letter(workflow__status="paused") for _ in range(2)]
@@ -68,7 +68,7 @@ def story() -> None:
     )  # fmt: skip
     work = change_dead_letters.start(job)
     drain(until=timedelta(hours=1))
-    assert set(Redrive.objects.values_list("actor", flat=True)) == {person.pk}
+    assert set(StaffAction.objects.values_list("actor", flat=True)) == {person.pk}
     assert {dead_letters.status(other) for other in others} == {"pending"}
     assert client.get(f"/backstage/durable/deadletter/bulk/{work.id}/").status_code == 200
     person.delete()

@@ -14,11 +14,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
 
-from durable.activities import QUEUE, BulkJob, BulkVerb, change_some_dead_letters
+from durable.activities import QUEUE, change_some_dead_letters
 from durable.admin import carrying_out
-from durable.models import OutboxRow, Redrive, Workflow
+from durable.models import OutboxRow, StaffAction, Workflow
 from durable.operations import pause
-from durable.outcomes import Cause, DeadLetterFilter
 from durable.testing import drain, failing
 from durable.workflows import change_dead_letters
 from tests import factories
@@ -110,7 +109,7 @@ def test_many_are_done_by_a_workflow_with_a_page_that_counts_by_outcome(redriver
     assert 'http-equiv="refresh"' not in done.text
     assert status(judged) == "failed"
     user = User.objects.get(username="staff")
-    audits = Redrive.objects.all()
+    audits = StaffAction.objects.all()
     assert {(audit.actor, audit.actor_text, audit.reason) for audit in audits} == {(user, "staff", "the bank is back")}
     assert len(audits) == LogEntry.objects.count() == 5
 
@@ -142,7 +141,7 @@ def test_work_that_is_interrupted_counts_and_changes_each_row_once(redriver: Cli
     finish()
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", redriver.get(answer.wsgi_request.path).text))
     assert "5 Given back to the workers" in text
-    assert Redrive.objects.count() == 5
+    assert StaffAction.objects.count() == 5
     assert {OutboxRow.objects.get(pk=row.pk).redrive_count for row in rows} == {1}
 
 
@@ -180,18 +179,7 @@ def test_many_are_discarded_with_what_becomes_of_their_workflows(root: Client) -
     confirm(root, choose(root, "discard"), reason="paid by hand", then="cancel")
     finish()
     assert [status(row) for row in rows] == ["cancelled"] * 3
-    assert set(Redrive.objects.values_list("mode", flat=True)) == {"discard_cancel"}
-
-
-def test_work_of_somebody_who_is_gone_keeps_the_name() -> None:
-    resting()
-    job = BulkJob(
-        verb=BulkVerb.REDRIVE, wanted=DeadLetterFilter(cause=Cause.WORKER_DIED), request=factories.ordered_uuid(),
-        actor_key="4711", actor_text="anna",
-    )  # fmt: skip
-    change_dead_letters.start(job)
-    drain(until=timedelta(hours=1))
-    assert (Redrive.objects.get().actor, Redrive.objects.get().actor_text) == (None, "anna")
+    assert set(StaffAction.objects.values_list("mode", flat=True)) == {"cancel"}
 
 
 def test_work_that_can_not_be_read_any_more_has_a_page_all_the_same(root: Client) -> None:

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from durable.admin.actions import ACTIONS
 from durable.admin.workflow_verbs import VERBS
-from durable.models import DeadLetter, Event, Message, OutboxRow, Redrive, Workflow
+from durable.models import DeadLetter, Event, Message, OutboxRow, StaffAction, Workflow
 from durable.workflows import change_dead_letters
 from tests import factories
 from tests.admin.conftest import ROOMS, list_of, page_of
@@ -55,7 +55,7 @@ def test_actions_on_dead_letters_say_what_to_do_and_change_nothing(root: Client,
     assert SENTENCE in answer.text
     assert CURE in answer.text
     assert 'value="the bank is back"' in answer.text or ">the bank is back<" in answer.text
-    assert (status(row), Redrive.objects.count(), Event.objects.count()) == ("failed", 0, 2)
+    assert (status(row), StaffAction.objects.count(), Event.objects.count()) == ("failed", 0, 2)
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "unblock", "terminate"])

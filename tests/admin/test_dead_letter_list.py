@@ -12,6 +12,7 @@ from django.test import Client
 from durable.admin.dead_letter_filters import filter_of
 from durable.flow import look
 from durable.models import OutboxRow, Workflow
+from durable.scope import Scope
 from tests import factories
 from tests.admin.conftest import engine_statements, list_of, page_of, statements
 from tests.admin.dead_letters import choose, letter, list_url, one_url
@@ -94,7 +95,7 @@ def test_filters(root: Client, query: str, wanted: dict[str, Any], other: dict[s
 
 def _asked(query: str) -> Any:
     name, value = query.split("=")
-    return filter_of({name: value}, at=factories.now() + timedelta(seconds=1))
+    return filter_of({name: value}, at=factories.now() + timedelta(seconds=1), scope=Scope(None))
 
 
 def test_filter_by_the_first_failure(root: Client) -> None:
@@ -127,7 +128,9 @@ def test_the_search_is_part_of_all_that_match(root: Client) -> None:
 
 def test_a_search_within_one_workflow_stays_within_it(root: Client) -> None:
     row, other = letter(), letter()
-    found = filter_of({"workflow": str(row.workflow_id), "q": str(other.workflow_id)}, at=factories.now())
+    found = filter_of(
+        {"workflow": str(row.workflow_id), "q": str(other.workflow_id)}, at=factories.now(), scope=Scope(None)
+    )
     assert look.dead_letters_matching(found, limit=9) == []
 
 
@@ -139,7 +142,7 @@ def test_a_filter_that_says_nothing_is_refused_and_means_not_everything(root: Cl
     assert response.status_code == 400
     assert OutboxRow.objects.get(pk=row.pk).status == "failed"
     with pytest.raises(IncorrectLookupParameters):
-        filter_of({"cause": "nonsense"}, at=factories.now())
+        filter_of({"cause": "nonsense"}, at=factories.now(), scope=Scope(None))
 
 
 def test_dead_letters_of_ticked_workflows_are_listed(root: Client) -> None:

@@ -8,8 +8,8 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from durable.models import Message, Redrive
-from tests.admin.dead_letters import act, choose, confirm, fresh, letter, one_url, said, status
+from durable.models import Message, StaffAction
+from tests.admin.dead_letters import act, choose, confirm, fresh, letter, list_url, one_url, said, status
 
 pytestmark = pytest.mark.django_db
 Staff = Callable[..., Client]
@@ -17,8 +17,8 @@ Staff = Callable[..., Client]
 
 @pytest.fixture
 def discarder(staff: Staff) -> Client:
-    """Somebody who may look and discard, and nothing else."""
-    return staff("view_deadletter", "discard_deadletter")
+    """Somebody who may look, discard, and have workflows cancelled."""
+    return staff("view_deadletter", "discard_deadletter", "cancel_workflow")
 
 
 @pytest.mark.parametrize(("then", "told"), [("fail", ["failed"]), ("cancel", ["cancel", "failed"])])
@@ -28,8 +28,24 @@ def test_a_workflow_that_waits_is_told_what_was_chosen(discarder: Client, then: 
     assert message.startswith("1 dead letter was discarded. It will not run again.")
     assert (status(row), fresh(row).discarded_at is not None) == ("cancelled", True)
     assert list(Message.objects.order_by("pk").values_list("kind", flat=True)) == told
-    assert (Redrive.objects.get().mode, Redrive.objects.get().actor_text) == (f"discard_{then}", "staff")
+    assert (StaffAction.objects.get().mode, StaffAction.objects.get().actor_text) == (then, "staff")
     assert LogEntry.objects.get().get_change_message() == "Discarded: paid by hand"
+
+
+@pytest.mark.parametrize("way", ["one", "ticked", "all"])
+def test_cancelling_the_workflow_needs_the_permission_to_cancel_as_well(staff: Staff, way: str) -> None:
+    discarder = staff("view_deadletter", "discard_deadletter")
+    row = letter()
+    page = choose(discarder, "discard", row)
+    assert 'value="fail"' in page.text
+    assert 'value="cancel"' not in page.text
+    form = {"confirmed": "yes", "reason": "paid by hand", "then": "cancel", "action": "discard"}
+    url = one_url(row, "discard") if way == "one" else list_url()
+    form |= {"ticked": {"_selected_action": str(row.pk)}, "all": {"select_across": "1"}}.get(way, {})
+    assert discarder.post(url, form).status_code == 403
+    assert (status(row), Message.objects.exists(), StaffAction.objects.exists()) == ("failed", False, False)
+    assert discarder.post(url, form | {"then": "fail"}).status_code == 302
+    assert status(row) == "cancelled"
 
 
 def test_a_judged_one_is_only_closed(discarder: Client) -> None:
@@ -74,7 +90,7 @@ def test_a_second_discard_of_another_form_is_refused_with_what_happened(discarde
     first, second = choose(discarder, "discard", row), choose(discarder, "discard", row)
     confirm(discarder, first, reason="paid by hand")
     assert said(confirm(discarder, second, reason="me too"))[0].startswith("1 was refused. It was discarded meanwhile")
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 def test_its_page_stays_readable(discarder: Client) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from durable.models import DeadLetter, Message, OutboxRow, Redrive, Worker, Workflow, WorkItem
+from durable.models import DeadLetter, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests import factories
 from tests.admin.conftest import ROOMS, Scene, engine_statements, list_of, statements
@@ -24,7 +24,7 @@ MAKERS: dict[Any, Callable[[], Any]] = {
     Message: factories.MessageFactory,
     Worker: factories.WorkerFactory,
     DeadLetter: factories.DeadLetterFactory,
-    Redrive: factories.RedriveFactory,
+    StaffAction: factories.StaffActionFactory,
 }
 HEAVY = ("input", "result", "failure", "timers", "options", "last_heartbeat", "heartbeat", "payload", "error")
 

@@ -22,7 +22,7 @@ Staff = Callable[..., Client]
 
 OF_ACTION = {name: action.permission for name, action in ACTIONS.items()}
 OF_VERB = {name: verb.permission for name, verb in VERBS.items()}
-VIEWS = ("view_deadletter", "view_workflow", "view_outboxrow", "view_redrive", "view_payload")
+VIEWS = ("view_deadletter", "view_workflow", "view_outboxrow", "view_staffaction", "view_payload")
 ROLES: dict[str, tuple[str, ...]] = {
     "nobody": (),
     "viewer": VIEWS,

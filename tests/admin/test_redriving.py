@@ -13,7 +13,7 @@ from django.test import Client
 
 from durable.flow.claim import claim
 from durable.kernel.events import EventType
-from durable.models import Event, OutboxRow, Redrive, Workflow
+from durable.models import Event, OutboxRow, StaffAction, Workflow
 from durable.operations import redrive, resume
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests import factories
@@ -45,7 +45,7 @@ def test_a_redrive_gives_the_row_back_and_is_audited_marked_and_logged(redriver:
     now = fresh(row)
     assert (now.status, now.redrive_count, now.delivery_budget) == ("pending", 1, row.delivery_budget + 8)
     user = User.objects.get(username="staff")
-    audit = Redrive.objects.get()
+    audit = StaffAction.objects.get()
     assert (audit.outbox_row_id, audit.actor, audit.actor_text) == (row.pk, user, "staff")
     assert (audit.mode, audit.reason, audit.was_judged) == ("eligible", "the bank is back", False)
     event = Event.objects.get(type=EventType.ACTIVITY_REDRIVEN.value)
@@ -64,7 +64,7 @@ def test_nothing_is_written_before_the_form_is_confirmed(redriver: Client) -> No
     assert choose(redriver, "redrive", row).status_code == 200
     assert redriver.get(one_url(row, "redrive")).status_code == 200
     assert status(row) == "failed"
-    assert not Redrive.objects.exists()
+    assert not StaffAction.objects.exists()
     assert not LogEntry.objects.exists()
 
 
@@ -78,7 +78,7 @@ def test_a_recorded_outcome_is_refused_in_words_and_the_row_is_not_touched(redri
     assert told.startswith("1 was refused. The workflow has already recorded how this activity ended")
     assert "Discard it." in told
     assert status(row) == "failed"
-    assert not Redrive.objects.exists()
+    assert not StaffAction.objects.exists()
 
 
 def test_a_recorded_outcome_is_passed_by_force_which_says_that_it_was_judged(forcer: Client) -> None:
@@ -88,7 +88,7 @@ def test_a_recorded_outcome_is_passed_by_force_which_says_that_it_was_judged(for
     (told,) = act(forcer, "force_redrive", row, reason="the courier lost it")
     assert "It was judged: the workflow has gone on" in told
     assert status(row) == "pending"
-    assert (Redrive.objects.get().mode, Redrive.objects.get().was_judged) == ("forced", True)
+    assert (StaffAction.objects.get().mode, StaffAction.objects.get().was_judged) == ("forced", True)
 
 
 def test_of_several_it_says_how_many_were_judged(forcer: Client) -> None:
@@ -146,7 +146,7 @@ def test_what_is_no_dead_letter_is_refused_with_how_it_stands(staff: Staff, stan
         assert told.startswith("1 was refused.")
         assert STANDS[stands] in told
     assert status(row) == stands.value
-    assert not Redrive.objects.exists()
+    assert not StaffAction.objects.exists()
 
 
 @pytest.mark.parametrize("ended", ["completed", "failed", "cancelled", "timed_out"])
@@ -169,7 +169,7 @@ def test_of_two_who_redrive_one_row_the_second_is_told_that_it_is_given_back(red
     refused, changed = said(confirm(redriver, page))
     assert refused.startswith("1 was refused. It has been given back already and waits for a worker.")
     assert changed == f"1 changed between the preview and your answer: shop.charge #{row.pk}"
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 def test_a_dead_letter_of_a_paused_workflow_goes_back_and_is_claimed_when_it_is_resumed(redriver: Client) -> None:
@@ -191,7 +191,7 @@ def test_a_form_that_is_sent_twice_is_done_once_and_says_so(redriver: Client) ->
     confirm(redriver, page)
     (told,) = said(confirm(redriver, page))
     assert told.startswith("1 was already done.")
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
     assert LogEntry.objects.count() == 1
 
 
@@ -202,7 +202,7 @@ def test_a_form_that_is_sent_again_after_the_row_has_failed_again_does_not_redri
     OutboxRow.objects.filter(pk=row.pk).update(status="failed")
     (told,) = said(confirm(redriver, page))
     assert told.startswith("1 was already done.")
-    assert (status(row), Redrive.objects.count()) == ("failed", 1)
+    assert (status(row), StaffAction.objects.count()) == ("failed", 1)
 
 
 def test_force_needs_a_reason_and_asks_again_for_it(forcer: Client) -> None:
@@ -276,10 +276,10 @@ def test_the_audit_outlives_its_actor(redriver: Client, root: Client) -> None:
     row = letter()
     act(redriver, "redrive", row, reason="the bank is back")
     User.objects.get(username="staff").delete()
-    audit = Redrive.objects.get()
+    audit = StaffAction.objects.get()
     assert (audit.actor, audit.actor_text) == (None, "staff")
-    assert "staff" in root.get("/admin/durable/redrive/").text
-    assert "the bank is back" in root.get(f"/admin/durable/redrive/{audit.pk}/change/").text
+    assert "staff" in root.get("/admin/durable/staffaction/").text
+    assert "the bank is back" in root.get(f"/admin/durable/staffaction/{audit.pk}/change/").text
 
 
 def test_an_unknown_workflow_is_told_as_not_there(redriver: Client) -> None:

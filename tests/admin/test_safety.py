@@ -45,7 +45,15 @@ def test_script_in_any_text_is_inert_on_every_page(root: Client) -> None:
     item = factories.WorkItemFactory(outbox_row=row, worker=EVIL, heartbeat=EVIL, cancel_requested_at=factories.now())
     message = factories.MessageFactory(workflow=workflow, kind=EVIL[:20], payload=EVIL, dedup=EVIL)
     worker = factories.WorkerFactory(name=EVIL, queues=[EVIL], version=EVIL[:64])
-    redrive = factories.RedriveFactory(outbox_row=row, mode=EVIL[:20], reason=EVIL, actor_text=EVIL)
+    redrive = factories.StaffActionFactory(
+        outbox_row=row,
+        verb=EVIL[:20],
+        through=EVIL[:20],
+        mode=EVIL[:20],
+        reason=EVIL,
+        actor_text=EVIL,
+        data={EVIL: EVIL},
+    )
     letter = DeadLetter.objects.get(pk=row.pk)
     pages = [page_of(each) for each in (workflow, row, item, message, worker, redrive, letter)]
     pages += [page_of(letter).replace("/change/", f"/{action}/") for action in ("redrive", "force_redrive", "discard")]

@@ -16,7 +16,7 @@ from django.urls import reverse
 
 from durable.admin import carrying_out
 from durable.errors import StoreUnavailable
-from durable.models import Redrive, Workflow
+from durable.models import StaffAction, Workflow
 from durable.operations import redrive, terminate
 from durable.testing import drain
 from durable.workflows import change_dead_letters
@@ -167,7 +167,7 @@ def test_work_that_was_ended_over_a_piece_counts_what_that_piece_has_done(root: 
             return []
         for place in places:
             redrive(place.workflow_id, place.ordinal, mode=mode, actor=actor, reason=reason, request=None)
-        Redrive.objects.update(request=request)
+        StaffAction.objects.update(request=request)
         terminate(work.pk, reason="enough")
         raise ValueError("killed")
 

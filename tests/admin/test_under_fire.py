@@ -16,7 +16,7 @@ from durable.admin.actions import ACTIONS
 from durable.admin.workflow_verbs import VERBS
 from durable.errors import StoreUnavailable
 from durable.flow import redrive as redriving
-from durable.models import OutboxRow, Redrive, Workflow
+from durable.models import OutboxRow, StaffAction, Workflow
 from durable.workflows import change_dead_letters
 from tests import factories
 from tests.admin.conftest import page_of
@@ -61,7 +61,7 @@ def test_one_form_sent_twice_at_the_same_moment_is_one_redrive_and_one_already_d
     done = [said for answers in told for said in answers if "was given back" in said]
     already = [said for answers in told for said in answers if said.startswith("1 was already done.")]
     assert (len(done), len(already)) == (1, 1)
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
@@ -93,7 +93,7 @@ def test_two_forms_of_two_people_move_each_row_once(second_connection: Any, barr
     for future in [second_connection(send, page) for page in pages]:
         assert future.result(timeout=PATIENCE)
     assert {OutboxRow.objects.get(pk=row.pk).redrive_count for row in rows} == {1}
-    assert Redrive.objects.count() == 5
+    assert StaffAction.objects.count() == 5
 
 
 @pytest.mark.django_db
@@ -176,7 +176,7 @@ def test_a_log_that_can_not_be_written_hides_no_outcome(root: Client) -> None:
     with mock.patch("django.contrib.admin.models.LogEntryManager.log_actions", side_effect=OperationalError("full")):
         (told,) = said(confirm(root, page))
     assert told.startswith("1 dead letter was given back")
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 NONSENSE: list[dict[str, Any]] = [

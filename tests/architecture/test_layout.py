@@ -24,7 +24,7 @@ WRITES = {
     "update_or_create",
     "aupdate_or_create",
 }
-MODEL_NAMES = {"Workflow", "Event", "OutboxRow", "WorkItem", "Message", "FailedAttempt", "Redrive", "Worker"}
+MODEL_NAMES = {"Workflow", "Event", "OutboxRow", "WorkItem", "Message", "FailedAttempt", "StaffAction", "Worker"}
 QUERY_WRITES = {"create", "acreate", "update", "aupdate", "delete", "adelete"}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from durable.models import Redrive
+from durable.models import StaffAction
 from durable.testing import drain
 from tests.admin.dead_letters import letter, status
 from tests.browser.conftest import Person
@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 Enter = Callable[..., Person]
-ALL = ("redrive_deadletter", "force_redrive_deadletter", "discard_deadletter")
+ALL = ("redrive_deadletter", "force_redrive_deadletter", "discard_deadletter", "cancel_workflow")
 
 
 def test_from_the_index_to_a_redrive_and_its_message(person: Enter) -> None:
@@ -39,7 +39,7 @@ def test_from_the_index_to_a_redrive_and_its_message(person: Enter) -> None:
     anna.press("Redrive")
     anna.sees("1 dead letter was given back and waits for a worker.")
     assert (status(row), status(other)) == ("pending", "failed")
-    assert (Redrive.objects.get().actor_text, Redrive.objects.get().reason) == ("anna", "the bank is back")
+    assert (StaffAction.objects.get().actor_text, StaffAction.objects.get().reason) == ("anna", "the bank is back")
     anna.follow(f"#{row.pk}")
     anna.sees("It has been given back already and waits for a worker.")
     anna.sees("the bank is back")
@@ -83,7 +83,7 @@ def test_a_discard_asks_what_becomes_of_the_workflow(person: Enter) -> None:
     anna.fill("reason", "paid by hand")
     anna.press("Discard")
     anna.sees("1 dead letter was discarded. It will not run again.")
-    assert (status(row), Redrive.objects.get().mode) == ("cancelled", "discard_cancel")
+    assert (status(row), StaffAction.objects.get().mode) == ("cancelled", "cancel")
 
 
 def test_the_back_button_leads_to_a_page_that_says_how_it_stands_now(person: Enter) -> None:
@@ -95,7 +95,7 @@ def test_the_back_button_leads_to_a_page_that_says_how_it_stands_now(person: Ent
     anna.driver.back()
     anna.sees("Not a dead letter any more")
     anna.sees("It would not go, so there is nothing to confirm.")
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 def test_a_double_click_does_it_once(person: Enter) -> None:
@@ -109,7 +109,7 @@ def test_a_double_click_does_it_once(person: Enter) -> None:
     anna.sees("1 was already done.", "1 dead letter was given back")
     anna.go(f"/admin/durable/deadletter/{row.pk}/change/")
     anna.sees("It has been given back already and waits for a worker.")
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 def test_all_that_match_are_done_in_the_background_with_progress(

@@ -36,7 +36,7 @@ def test_a_hundred_cancels_at_random_moments_leave_the_pools_at_full_size(
     with running() as (worker, _):
         until(worker.ready.is_set, within=180, stuck=str)
         for workflow_id in rng.sample(ids, CANCELS):
-            cancel.cancel(workflow_id, reason="enough", actor_text="test")
+            cancel.cancel(workflow_id, reason="enough", actor="test")
             pass_time(rng.uniform(0, 0.06))
         until(lambda: not evidence.open_ones(ids), within=180, stuck=lambda: evidence.what_is_stuck(ids))
         until(lambda: worker.handlers.busy == worker.leases.count == 0, within=180, stuck=lambda: "slots are busy")

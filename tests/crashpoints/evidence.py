@@ -10,7 +10,7 @@ from typing import Any
 
 from durable.flow import prove
 from durable.kernel.events import CLOSING, EventType
-from durable.models import Event, FailedAttempt, Message, OutboxRow, Redrive, Workflow, WorkItem
+from durable.models import Event, FailedAttempt, Message, OutboxRow, StaffAction, Workflow, WorkItem
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.crashpoints import cases
 from tests.ledger.models import Entry
@@ -56,9 +56,9 @@ def gather() -> Evidence:
         histories=_histories(keys),
         ledger=dict(ledger),
         audits=sorted(
-            (keys[row.workflow_id], audit.mode, audit.actor_text, audit.reason, audit.was_judged)
-            for audit in Redrive.objects.all()
-            for row in [OutboxRow.objects.get(id=audit.outbox_row_id)]
+            (keys[a.workflow_id], a.verb, a.ordinal or 0, a.mode, a.actor_text, a.reason, bool(a.was_judged))
+            for a in StaffAction.objects.all()
+            if a.workflow_id is not None
         ),
         rows={
             f"{keys[row.workflow_id]} {row.lease} {row.ordinal}": (
@@ -124,7 +124,7 @@ def halves() -> list[str]:
     for workflow in workflows.values():
         found += [f"{workflow.key}: {text}" for text in _of_workflow(workflow, events.get(workflow.id, []), messages)]
     failures = Counter(FailedAttempt.objects.values_list("outbox_row_id", flat=True))
-    audits = Counter(Redrive.objects.values_list("outbox_row_id", flat=True))
+    audits = Counter(StaffAction.objects.values_list("outbox_row_id", flat=True))
     effects = Counter(Entry.objects.values_list("label", flat=True))
     for row in rows:
         owner = workflows[row.workflow_id]

@@ -33,7 +33,7 @@ SETTINGS: dict[str, Any] = {
     "RECONCILE_EVERY": timedelta(microseconds=1),
     "UNKNOWN_HANDLER_FOR": timedelta(seconds=8),
 }
-_OF_THE_ENGINE = ("workitem", "message", "failedattempt", "redrive", "event", "outboxrow", "workflow", "worker")
+_OF_THE_ENGINE = ("workitem", "message", "failedattempt", "staffaction", "event", "outboxrow", "workflow", "worker")
 TABLES = (*(f"durable_{table}" for table in _OF_THE_ENGINE), "ledger_entry")
 
 

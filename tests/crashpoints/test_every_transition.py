@@ -23,9 +23,9 @@ pytestmark = pytest.mark.django_db(transaction=True)
 NO_TRANSITIONS = {
     *("durable.flow.look", "durable.flow.prove", "durable.store.reads", "durable.store.proof"),
     *("durable.flow.transaction", "durable.store.sql"),
-    *("durable.flow.steps.faults", "durable.store.naming", "durable.store.unpooled"),
+    *("durable.flow.steps.faults", "durable.store.naming", "durable.store.unpooled", "durable.flow.note_view"),
 }
-"""Modules that change nothing: views of what is there, and the tools of those that do change something."""
+"""Modules that change nothing: views of what is there, notes of them, and the tools of those that do."""
 
 READS = {
     *(
@@ -40,7 +40,7 @@ READS = {
         "durable.store.redrives.dead_letters",
     ),
     *("durable.store.redrives.matching", "durable.store.history.read", "durable.flow.steps.preparing.unexpected"),
-    "durable.store.due.among",
+    *("durable.store.due.among", "durable.flow.steps.auditing.asked_through"),
 }
 """Functions that change nothing, in modules that do."""
 

@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from durable import clock
 from durable.kernel import wire
 from durable.kernel.events import MessageKind
-from durable.models import Event, FailedAttempt, Message, OutboxRow, Redrive, Workflow, WorkItem
+from durable.models import Event, FailedAttempt, Message, OutboxRow, StaffAction, Workflow, WorkItem
 from durable.outcomes import Claim
 from durable.store import messages, workflows
 from tests.waiting import PATIENCE, Gate, in_thread
@@ -26,7 +26,7 @@ _TABLES: list[tuple[Any, tuple[str, ...]]] = [
     (WorkItem, ("outbox_row_id",)),
     (Message, ("id",)),
     (FailedAttempt, ("id",)),
-    (Redrive, ("id",)),
+    (StaffAction, ("id",)),
 ]
 
 _POSTGRESQL_LOCK = "SELECT 1 FROM {table} WHERE {column} = %s FOR UPDATE"

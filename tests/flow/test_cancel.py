@@ -29,7 +29,7 @@ def test_a_workflow_is_asked_and_its_code_ends_it(driver: Driver) -> None:
     """The reason and who asked are in the history."""
     workflow_id = driver.start(cases.sequence, 1)
     driver.turn()
-    assert cancel.cancel(workflow_id, reason="too expensive", actor_text="ann") == ASKED
+    assert cancel.cancel(workflow_id, reason="too expensive", actor="ann") == ASKED
     assert workflow(workflow_id).status == "running"
     driver.turn()
     assert workflow(workflow_id).status == "cancelled"
@@ -70,7 +70,7 @@ def test_an_unknown_workflow_is_not_found() -> None:
 def test_a_single_activity_that_nobody_has_claimed_is_cancelled_at_once(driver: Driver) -> None:
     """There is no code that could see the request."""
     workflow_id = driver.enqueue(cases.step, 1)
-    assert cancel.cancel(workflow_id, reason="not needed", actor_text="ann") == DONE
+    assert cancel.cancel(workflow_id, reason="not needed", actor="ann") == DONE
     assert (workflow(workflow_id).status, row(workflow_id).status) == ("cancelled", "cancelled")
     closing = Event.objects.get(workflow_id=workflow_id, seq=2)
     assert (closing.type, closing.data) == ("workflow_cancelled", {"reason": "not needed", "actor": "ann"})

@@ -29,7 +29,7 @@ own_connections = pytest.mark.django_db(transaction=True)
 
 SecondConnection = Callable[..., Future[Any]]
 NOTHING: dict[str, list[Any]] = {
-    name: [] for name in ("Workflow", "Event", "OutboxRow", "WorkItem", "Message", "FailedAttempt", "Redrive")
+    name: [] for name in ("Workflow", "Event", "OutboxRow", "WorkItem", "Message", "FailedAttempt", "StaffAction")
 }
 
 

@@ -12,7 +12,7 @@ import pytest
 from django.test import Client
 
 import durable
-from durable.models import DeadLetter, Event, Redrive, Workflow
+from durable.models import DeadLetter, Event, StaffAction, Workflow
 from tests.host.crew import approved, chief, collected, environment, opened, staff, stuck, until, worker
 from tests.host.desk.models import Line, Ticket
 from tests.host.settings import JAM
@@ -70,7 +70,7 @@ def test_a_dead_letter_is_redriven_in_the_admin_and_its_ticket_goes_on(
     Path(JAM).unlink()
     response = staff.post(page, {"confirmed": "yes", "reason": "the printer is free"})
     assert response.status_code == 302, response.text
-    assert (audit := Redrive.objects.first()) is not None, told(staff.get(response["Location"]))
+    assert (audit := StaffAction.objects.first()) is not None, told(staff.get(response["Location"]))
     assert (audit.actor, audit.actor_text, audit.reason) == (chief, "anna", "the printer is free")
     until(lambda: state(letter.workflow_id) == "completed")
     assert not DeadLetter.objects.dead_letters().exists()
@@ -86,7 +86,7 @@ def test_beneath_an_atomic_middleware_a_redrive_is_refused_with_a_sentence_and_c
     response = staff.post(page, {"confirmed": "yes", "reason": "the printer is free"}, follow=True)
     assert response.status_code == 200
     assert "transaction" in response.text
-    assert not Redrive.objects.exists()
+    assert not StaffAction.objects.exists()
     assert DeadLetter.objects.dead_letters().get().pk == letter.pk
     assert state(letter.workflow_id) == "running"
 

@@ -159,8 +159,8 @@ def _keys(state: State) -> None:
 
 def _audits(state: State) -> None:
     """Each redrive and each discard has its audit, its marker in the history, and its count on the row."""
-    redrives = Counter(a["outbox_row_id"] for a in state.audits.values() if not a["mode"].startswith("discard"))
-    discards = Counter(a["outbox_row_id"] for a in state.audits.values() if a["mode"].startswith("discard"))
+    redrives = Counter(a["outbox_row_id"] for a in state.audits.values() if a["verb"] == "redrive")
+    discards = Counter(a["outbox_row_id"] for a in state.audits.values() if a["verb"] == "discard")
     for row in state.rows.values():
         assert redrives[row["id"]] == row["redrive_count"]
         assert discards[row["id"]] == (row["discarded_at"] is not None)

@@ -15,7 +15,7 @@ from unittest.mock import ANY
 from django.db import connection, models, transaction
 
 from durable import clock
-from durable.models import Event, FailedAttempt, Message, OutboxRow, Redrive, Worker, Workflow, WorkItem
+from durable.models import Event, FailedAttempt, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 from durable.models.fields import JsonTextField, MomentField, moment_from_database
 from tests.ledger.models import Entry
 
@@ -29,7 +29,7 @@ _READ: dict[str, tuple[Any, tuple[str, ...]]] = {
     "items": (WorkItem, ("outbox_row_id",)),
     "messages": (Message, ("id",)),
     "failures": (FailedAttempt, ("id",)),
-    "audits": (Redrive, ("id",)),
+    "audits": (StaffAction, ("id",)),
     "workers": (Worker, ("name",)),
     "ledger": (Entry, ("id",)),
 }

@@ -18,7 +18,7 @@ from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from durable.flow import claim
 from durable.flow.steps import closing
 from durable.models import Message
-from durable.store import history, messages, outbox, redrives, work_items, workflows
+from durable.store import history, messages, outbox, redrives, staff_actions, work_items, workflows
 from durable.store.work_items import Delivery, LockedItem
 from tests.machine.machine import Machine
 
@@ -90,7 +90,7 @@ def _lost_deliveries_are_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def _redrives_leave_no_audit(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(redrives, "record", lambda connection, audit: None)
+    patch.setattr(staff_actions, "record", lambda connection, audit: None)
 
 
 def _judged_ones_are_redriven_too(patch: pytest.MonkeyPatch) -> None:

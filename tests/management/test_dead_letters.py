@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from durable.flow import transaction
-from durable.models import OutboxRow, Redrive
+from durable.models import OutboxRow, StaffAction
 from tests.conftest import ROOT
 from tests.flow.driver import Driver, row, workflow
 from tests.flow.state import everything
@@ -156,12 +156,12 @@ def test_what_is_no_dead_letter_is_refused_with_its_status(status: str, force: l
 def test_of_two_commands_at_once_one_moves_the_row_and_the_other_is_refused() -> None:
     """SPEC B9.10, BUGLOG A12."""
     letter = held()
-    first = Halted("INSERT INTO durable_redrive", redrive, letter.workflow_id)
+    first = Halted("INSERT INTO durable_staffaction", redrive, letter.workflow_id)
     second = waiting(redrive, letter.workflow_id)
     assert first.go_on().code == 0
     late = second.result(PATIENCE)
     assert (late.code, late.data["error"]["code"]) == (1, "not_dead_lettered")
-    assert OutboxRow.objects.get(pk=letter.pk).redrive_count == Redrive.objects.count() == 1
+    assert OutboxRow.objects.get(pk=letter.pk).redrive_count == StaffAction.objects.count() == 1
 
 
 def test_pause_redrive_resume_by_command() -> None:
@@ -191,7 +191,7 @@ def test_the_actor_is_a_user_and_the_reason_is_kept(django_user_model: Any) -> N
     anna = django_user_model.objects.create_user("anna")
     letter = held()
     assert redrive(letter.workflow_id, "--actor", "anna", "--reason", "bank is back").code == 0
-    audit = Redrive.objects.get()
+    audit = StaffAction.objects.get()
     assert (audit.actor_id, audit.actor_text, audit.reason, audit.mode) == (anna.pk, "anna", "bank is back", "eligible")
 
 
@@ -254,7 +254,7 @@ def test_discard_closes_a_held_one_and_ends_a_single_activity(then: str, status:
     ran = Ran("discard", str(workflow_id), "1", "--then", then, *REASON, "--json")
     assert (ran.code, ran.data["answer"], ran.data["was_judged"]) == (0, "discarded", False)
     assert (workflow(workflow_id).status, row(workflow_id).status) == (status, "cancelled")
-    assert Redrive.objects.get().mode == f"discard_{then}"
+    assert StaffAction.objects.get().mode == then
     again = Ran("discard", str(workflow_id), "1", *REASON, "--json")
     assert (again.code, again.data["error"]["code"]) == (1, "workflow_terminal")
 

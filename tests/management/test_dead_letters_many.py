@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from durable.flow import transaction
-from durable.models import OutboxRow, Redrive, Workflow
+from durable.models import OutboxRow, StaffAction, Workflow
 from durable.outcomes import Cause
 from tests import factories
 from tests.conftest import ROOT
@@ -47,7 +47,7 @@ def test_all_answers_one_outcome_for_each_and_exits_1_when_partly_refused() -> N
     assert codes == {
         "held": None, "judged": "already_judged", "recorded": "history_records_outcome", "ended": "workflow_terminal",
     }  # fmt: skip
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 def test_in_words_every_refused_one_is_named_with_its_code_and_why() -> None:
@@ -240,4 +240,4 @@ def test_bytes_that_are_no_text_are_wrong_usage(verb: str) -> None:
     ran = Ran(verb, "--key" if verb == "list" else "--activity", "caf\udce9", "--json")
     assert ran.code == 2
     assert ran.data["error"]["code"] == "wrong_usage"
-    assert not Redrive.objects.exists()
+    assert not StaffAction.objects.exists()

@@ -13,7 +13,7 @@ def story() -> None:
     """Redrive and discard as a user of the project's own model, then delete that user."""
     from django.contrib.auth import get_user_model
 
-    from durable.models import Redrive
+    from durable.models import StaffAction
     from durable.operations import discard, list_dead_letters, redrive
     from tests.operations.scenes import dead, history
 
@@ -24,9 +24,9 @@ def story() -> None:
     assert len(list_dead_letters(letters[0].workflow_id)) == 1
     redrive(letters[0].workflow_id, 1, actor=anna, reason="bank is back")
     discard(letters[1].workflow_id, 1, actor=anna, reason="done by hand")
-    audits: Any = Redrive.objects.values_list("actor", "actor_text")
+    audits: Any = StaffAction.objects.values_list("actor", "actor_text")
     assert set(audits.all()) == {(anna.pk, "anna@example.com")}
-    assert {audit.actor for audit in Redrive.objects.select_related("actor")} == {anna}
+    assert {audit.actor for audit in StaffAction.objects.select_related("actor")} == {anna}
     anna.delete()
     assert set(audits.all()) == {(None, "anna@example.com")}
 

@@ -15,7 +15,7 @@ from durable.errors import (
     WorkflowTerminal,
 )
 from durable.flow import cancel
-from durable.models import Event, OutboxRow, Redrive
+from durable.models import Event, OutboxRow, StaffAction
 from durable.operations import DeadLetterFilter, Discarded, discard, discard_many, list_dead_letters, pause, redrive
 from tests.flow import driver as flow
 from tests.flow.cases import cleaner
@@ -102,7 +102,7 @@ def test_a_workflow_that_cleans_up_after_an_earlier_cancel_gets_the_failure(driv
     """A second request to cancel is not fed: the activity that it cleans up with fails instead."""
     workflow_id = driver.start(cleaner)
     driver.turn()
-    cancel.cancel(workflow_id, reason="enough", actor_text="")
+    cancel.cancel(workflow_id, reason="enough")
     driver.turn()
     die(driver, workflow_id, ordinal=2)
     discard(workflow_id, 2, reason="lost", then="cancel")
@@ -149,9 +149,9 @@ def test_a_discard_is_audited_like_a_redrive(frozen_clock: Any, django_user_mode
     anna = django_user_model.objects.create_user("anna")
     letter = dead(history("activity_scheduled 1"))
     done = discard(letter.workflow_id, 1, reason="done by hand", then="cancel", actor=anna)
-    audit = Redrive.objects.get()
+    audit = StaffAction.objects.get()
     assert (audit.outbox_row_id, audit.actor_id, audit.actor_text) == (letter.pk, anna.pk, "anna")
-    assert (audit.mode, audit.reason, audit.was_judged) == ("discard_cancel", "done by hand", False)
+    assert (audit.mode, audit.reason, audit.was_judged) == ("cancel", "done by hand", False)
     assert audit.at == done.row.discarded_at == frozen_clock.now
     marker = Event.objects.get(workflow_id=letter.workflow_id, type="activity_discarded")
     assert marker.data == {"actor": "anna", "reason": "done by hand", "then": "cancel", "was_judged": False}
@@ -234,7 +234,7 @@ def test_in_bulk_every_row_has_its_outcome() -> None:
         Discarded, WorkflowTerminal, Discarded, NotDeadLettered, Discarded, RowNotFound,
     ]  # fmt: skip
     assert [one.was_judged for one in outcomes if isinstance(one, Discarded)] == [False, True, True]
-    assert Redrive.objects.count() == 3
+    assert StaffAction.objects.count() == 3
 
 
 def test_in_bulk_a_filter_means_what_matches() -> None:

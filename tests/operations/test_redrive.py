@@ -18,7 +18,7 @@ from durable.errors import (
     RowNotFound,
     WorkflowTerminal,
 )
-from durable.models import Event, OutboxRow, Redrive, Workflow
+from durable.models import Event, OutboxRow, StaffAction, Workflow
 from durable.operations import RedriveMode, redrive
 from tests.flow import driver as flow
 from tests.flow.state import everything
@@ -80,7 +80,7 @@ def test_a_forced_redrive_passes_over_a_recorded_outcome_and_says_so(outcome: st
     assert [(entry["event"], entry["code"]) for entry in warnings] == [
         ("redrive.gate_passed_over", "history_records_outcome")
     ]
-    assert Redrive.objects.get().was_judged is True
+    assert StaffAction.objects.get().was_judged is True
 
 
 def test_an_unknown_workflow_has_no_such_row() -> None:
@@ -269,7 +269,7 @@ def test_a_redrive_leaves_one_marker_and_one_audit_and_moves_the_workflow_behind
     assert (event.type, event.ordinal) == ("activity_redriven", 1)
     assert event.data == {"actor": "night shift", "reason": "bank is back", "mode": "eligible", "was_judged": False}
     assert Workflow.objects.get(pk=row.workflow_id).last_seq == 3
-    audit = Redrive.objects.get()
+    audit = StaffAction.objects.get()
     assert (audit.outbox_row_id, audit.actor_id, audit.actor_text) == (row.pk, None, "night shift")
     assert (audit.mode, audit.reason, audit.was_judged) == ("eligible", "bank is back", False)
     assert audit.at == frozen_clock.now
@@ -282,7 +282,7 @@ def test_each_redrive_of_a_row_is_counted_and_audited_by_itself() -> None:
     OutboxRow.objects.filter(pk=row.pk).update(status="failed")
     done = redrive(row.workflow_id, 1, reason="second")
     assert done.row.redrive_count == 2
-    assert sorted(Redrive.objects.values_list("reason", flat=True)) == ["first", "second"]
+    assert sorted(StaffAction.objects.values_list("reason", flat=True)) == ["first", "second"]
 
 
 def test_the_audit_names_the_user_and_keeps_the_name_when_the_user_is_gone(django_user_model: Any) -> None:
@@ -290,7 +290,7 @@ def test_the_audit_names_the_user_and_keeps_the_name_when_the_user_is_gone(djang
     anna = django_user_model.objects.create_user("anna")
     row = dead(history("activity_scheduled 1"))
     redrive(row.workflow_id, 1, actor=anna)
-    audit = Redrive.objects.get()
+    audit = StaffAction.objects.get()
     assert (audit.actor_id, audit.actor_text) == (anna.pk, "anna")
     anna.delete()
     audit.refresh_from_db()
@@ -300,14 +300,14 @@ def test_the_audit_names_the_user_and_keeps_the_name_when_the_user_is_gone(djang
 def test_nobody_may_be_the_actor() -> None:
     row = dead(history("activity_scheduled 1"))
     redrive(row.workflow_id, 1)
-    audit = Redrive.objects.get()
+    audit = StaffAction.objects.get()
     assert (audit.actor_id, audit.actor_text, audit.reason) == (None, "", "")
 
 
 def test_a_very_long_name_is_shortened_in_the_audit() -> None:
     row = dead(history("activity_scheduled 1"))
     redrive(row.workflow_id, 1, actor="x" * 1000)
-    assert Redrive.objects.get().actor_text == "x" * 300
+    assert StaffAction.objects.get().actor_text == "x" * 300
 
 
 def test_a_redrive_is_logged_with_workflow_ordinal_and_mode(logs: Any) -> None:
@@ -359,7 +359,7 @@ def test_markup_and_quotes_in_a_reason_are_kept_as_they_are() -> None:
     row = dead(history("activity_scheduled 1"))
     reason = """<script>alert("it's")</script> % %s {x}"""
     redrive(row.workflow_id, 1, reason=reason)
-    assert Redrive.objects.get().reason == reason
+    assert StaffAction.objects.get().reason == reason
     assert Event.objects.get(workflow_id=row.workflow_id, type="activity_redriven").data["reason"] == reason
 
 

@@ -14,7 +14,7 @@ from django.db import connection
 
 from durable.errors import StoreUnavailable
 from durable.flow import transaction
-from durable.models import Message, OutboxRow, Redrive, Workflow
+from durable.models import Message, OutboxRow, StaffAction, Workflow
 from durable.operations import Discarded, RedriveMode, Redriven, discard, redrive
 from tests.flow import driver as flow
 from tests.flow.state import everything
@@ -54,7 +54,7 @@ def is_done(row: OutboxRow, answer: Redriven | Discarded) -> None:
     assert now.status == ("pending" if isinstance(answer, Redriven) else "cancelled")
     assert answer.row.pk == row.pk
     assert now.redrive_count == (1 if isinstance(answer, Redriven) else 0)
-    assert Redrive.objects.filter(outbox_row=row).count() == 1
+    assert StaffAction.objects.filter(outbox_row=row).count() == 1
     marker = "activity_redriven 1" if isinstance(answer, Redriven) else "activity_discarded 1"
     assert flow.history(row.workflow_id) == ["workflow_started", "activity_scheduled 1", marker]
     assert Workflow.objects.get(pk=row.workflow_id).last_seq == 3

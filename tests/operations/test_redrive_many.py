@@ -22,7 +22,7 @@ from durable.errors import (
     WorkflowTerminal,
 )
 from durable.flow import transaction
-from durable.models import OutboxRow, Redrive
+from durable.models import OutboxRow, StaffAction
 from durable.operations import DeadLetterFilter, Discarded, RedriveMode, Redriven, discard_many, redrive, redrive_many
 from durable.outcomes import Cause
 from tests import factories
@@ -60,7 +60,7 @@ def test_every_row_has_its_outcome_in_the_order_given_refusals_included() -> Non
     outcomes = redrive_many(one_of_each())
     assert [type(outcome) for outcome in outcomes] == OUTCOMES
     assert Counter(OutboxRow.objects.values_list("redrive_count", flat=True)) == {0: 5, 1: 1}
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 def test_forced_in_bulk_passes_what_a_forced_one_passes() -> None:
@@ -289,7 +289,7 @@ def test_a_store_that_goes_away_in_the_middle_leaves_the_rest_untried(wanted: st
     assert [type(outcome) for outcome in outcomes] == [Redriven, Redriven, *[StoreUnavailable] * 3]
     assert [one.outcome_unknown for one in outcomes if isinstance(one, StoreUnavailable)] == [True, False, False]
     assert spent == 4 + 5  # the other tries of the third, and the looks behind it; none for the fourth and fifth
-    assert Redrive.objects.count() == 2
+    assert StaffAction.objects.count() == 2
 
 
 @own_connections
@@ -320,7 +320,7 @@ def test_an_error_in_one_row_leaves_that_one_as_it_was_and_stops_no_other() -> N
         outcomes = redrive_many(rows)
     assert [type(outcome) for outcome in outcomes] == [Redriven, StoreUnavailable, Redriven]
     assert OutboxRow.objects.get(pk=rows[1].pk).status == "failed"
-    assert Redrive.objects.count() == 2
+    assert StaffAction.objects.count() == 2
 
 
 @own_connections
@@ -333,7 +333,7 @@ def test_a_selection_that_can_not_be_read_is_said_before_anything_is_done(verb: 
     query = OutboxRow.objects.dead_letters()
     with failing(lambda n: True, Fault.LOST), pytest.raises(StoreUnavailable):
         verb(query)
-    assert Redrive.objects.count() == 0
+    assert StaffAction.objects.count() == 0
 
 
 def test_a_redriven_row_keeps_its_queue_and_priority() -> None:

@@ -17,7 +17,7 @@ import durable
 from durable.errors import HistoryRecordsOutcome, NotDeadLettered, WorkflowTerminal
 from durable.flow import abandon, reconcile, signal
 from durable.kernel.definitions import workflow
-from durable.models import Event, Message, OutboxRow, Redrive, Workflow, WorkItem
+from durable.models import Event, Message, OutboxRow, StaffAction, Workflow, WorkItem
 from durable.operations import RedriveMode, Redriven, discard, pause, redrive, terminate
 from durable.outcomes import Cause, Claim
 from tests.flow import driver as flow
@@ -42,20 +42,20 @@ def in_turn(*, driver: Driver) -> int:
 def test_of_two_redrives_at_once_one_moves_the_row_and_the_other_waits_and_is_refused() -> None:
     """SPEC B9.10, BUGLOG A12."""
     row = dead(history("activity_scheduled 1"))
-    first = Halted("INSERT INTO durable_redrive", redrive, row.workflow_id, 1)
+    first = Halted("INSERT INTO durable_staffaction", redrive, row.workflow_id, 1)
     second = waiting(redrive, row.workflow_id, 1)
     assert isinstance(first.go_on(), Redriven)
     with pytest.raises(NotDeadLettered) as caught:
         second.result(PATIENCE)
     assert caught.value.status == "pending"
-    assert OutboxRow.objects.get().redrive_count == Redrive.objects.count() == 1
+    assert OutboxRow.objects.get().redrive_count == StaffAction.objects.count() == 1
     assert flow.history(row.workflow_id)[-1] == "activity_redriven 1"
 
 
 def test_two_forced_redrives_at_once_move_the_row_once_too() -> None:
     row = dead(history("activity_scheduled 1", "activity_failed 1"), failure_delivered=True)
     forced = partial(redrive, row.workflow_id, 1, mode=RedriveMode.FORCED, reason="because")
-    first = Halted("INSERT INTO durable_redrive", forced)
+    first = Halted("INSERT INTO durable_staffaction", forced)
     second = waiting(forced)
     first.go_on()
     assert isinstance(second.exception(PATIENCE), NotDeadLettered)
@@ -93,7 +93,7 @@ def test_a_redrive_that_comes_while_the_workflow_is_being_terminated_waits_and_i
     refusal = late.exception(PATIENCE)
     assert isinstance(refusal, WorkflowTerminal)
     assert refusal.status == "cancelled"
-    assert (flow.row(workflow_id).status, Redrive.objects.count()) == ("cancelled", 0)
+    assert (flow.row(workflow_id).status, StaffAction.objects.count()) == ("cancelled", 0)
     assert driver.claim() == []
 
 
@@ -101,7 +101,7 @@ def test_terminating_a_workflow_that_is_being_redriven_waits_and_settles_the_row
     """SPEC B9.11, first race, the other way round: no zombie is left."""
     driver = Driver()
     workflow_id, _ = stranded(driver)
-    first = Halted("INSERT INTO durable_redrive", redrive, workflow_id, 1)
+    first = Halted("INSERT INTO durable_staffaction", redrive, workflow_id, 1)
     second = waiting(terminate, workflow_id, reason="enough")
     first.go_on()
     second.result(PATIENCE)
@@ -137,7 +137,7 @@ def test_a_turn_leaves_a_workflow_alone_that_is_being_redriven_and_settles_the_r
     driver = Driver()
     workflow_id, _ = stranded(driver, cases.impatient, 60)
     frozen_clock.move(timedelta(seconds=61))
-    first = Halted("INSERT INTO durable_redrive", redrive, workflow_id, 1)
+    first = Halted("INSERT INTO durable_staffaction", redrive, workflow_id, 1)
     turning = in_thread(in_turn, driver=driver)
     if only_postgresql():
         assert turning.result(PATIENCE) == 0
@@ -152,19 +152,19 @@ def test_a_turn_leaves_a_workflow_alone_that_is_being_redriven_and_settles_the_r
 def test_a_discard_and_a_redrive_at_once_end_in_one_of_them() -> None:
     driver = Driver()
     workflow_id, _ = stranded(driver, cases.cautious)
-    first = Halted("INSERT INTO durable_redrive", discard, workflow_id, 1, reason="lost")
+    first = Halted("INSERT INTO durable_staffaction", discard, workflow_id, 1, reason="lost")
     second = waiting(redrive, workflow_id, 1)
     first.go_on()
     refusal = second.exception(PATIENCE)
     assert isinstance(refusal, NotDeadLettered)
     assert refusal.status == "cancelled"
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 def test_a_pause_that_comes_while_a_row_is_being_redriven_marks_it() -> None:
     driver = Driver()
     workflow_id, _ = stranded(driver)
-    first = Halted("INSERT INTO durable_redrive", redrive, workflow_id, 1)
+    first = Halted("INSERT INTO durable_staffaction", redrive, workflow_id, 1)
     second = waiting(pause, workflow_id)
     first.go_on()
     second.result(PATIENCE)

@@ -11,7 +11,7 @@ import pytest
 
 from durable.errors import AlreadyDone, NotDeadLettered
 from durable.flow import transaction
-from durable.models import OutboxRow, Redrive
+from durable.models import OutboxRow, StaffAction
 from durable.operations import RedriveMode, Redriven, discard, discard_many, redrive, redrive_many
 from tests.flow.state import everything
 from tests.operations.faults import Moment, commits
@@ -69,7 +69,7 @@ def test_one_request_for_many_rows_does_each_once_and_goes_on_where_it_was_inter
     redrive_many(rows[:2], request=request)
     outcomes = redrive_many(rows, request=request)
     assert [type(outcome) for outcome in outcomes] == [AlreadyDone, AlreadyDone, Redriven]
-    assert Redrive.objects.count() == 3
+    assert StaffAction.objects.count() == 3
     thrown = [letter() for _ in range(2)]
     discard_many(thrown[:1], reason="because", request=request)
     assert type(discard_many(thrown, reason="because", request=request)[0]) is AlreadyDone
@@ -80,11 +80,11 @@ def test_one_request_for_many_rows_does_each_once_and_goes_on_where_it_was_inter
 def test_of_two_that_come_at_once_one_is_done_and_the_other_waits_and_is_told(verb: Any) -> None:
     """BUGLOG A12."""
     row, request = letter(), uuid.uuid4()
-    first = Halted("INSERT INTO durable_redrive", verb, row.workflow_id, 1, request=request)
+    first = Halted("INSERT INTO durable_staffaction", verb, row.workflow_id, 1, request=request)
     second = waiting(verb, row.workflow_id, 1, request=request)
     first.go_on()
     assert isinstance(second.exception(PATIENCE), AlreadyDone)
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1
 
 
 @own_connections
@@ -95,4 +95,4 @@ def test_a_commit_that_is_not_confirmed_is_not_taken_for_somebody_elses(verb: An
     row = letter()
     with mock.patch.object(transaction, "_FIRST_WAIT", 0.0), commits(lambda n: n == 1, moment):
         assert verb(row.workflow_id, 1, request=uuid.uuid4()).was_judged is False
-    assert Redrive.objects.count() == 1
+    assert StaffAction.objects.count() == 1

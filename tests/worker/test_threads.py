@@ -143,7 +143,7 @@ def test_a_cancel_request_reaches_a_sync_handler_and_no_attempt_follows(
     with running():
         gate.wait_for_arrival()
         gate.open()
-        cancel.cancel(workflow_id, reason="enough", actor_text="test")
+        cancel.cancel(workflow_id, reason="enough", actor="test")
         until_closed(plant, workflow_id)
     assert plant.labels() == ["e"]
     assert plant.look(workflow_id).status is WorkflowStatus.CANCELLED
@@ -160,7 +160,7 @@ def test_cancelled_async_handlers_give_their_slots_back(
     ids = [plant.enqueue(activities.wait_forever_async, "f") for _ in range(6)]
     with running() as (worker, _):
         for workflow_id in ids:
-            cancel.cancel(workflow_id, reason="enough", actor_text="test")
+            cancel.cancel(workflow_id, reason="enough", actor="test")
         for workflow_id in ids:
             until_closed(plant, workflow_id)
         after = plant.enqueue(activities.add, 1, 1)

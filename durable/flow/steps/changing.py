@@ -15,11 +15,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.errors import AlreadyDone, NotDeadLettered, RedriveRefused, RowNotFound, WorkflowTerminal
-from durable.flow.steps import actors
+from durable.flow.steps import actors, auditing
 from durable.kernel.events import Event, EventType
-from durable.outcomes import Discarded, OutboxStatus, Redriven
-from durable.store import history, redrives, workflows
-from durable.store.redrives import Audit, Moved
+from durable.outcomes import Discarded, OutboxStatus, Redriven, StaffVerb
+from durable.store import history, redrives, staff_actions, workflows
+from durable.store.redrives import Moved
 from durable.store.workflows import LockedWorkflow
 
 A = TypeVar("A", Redriven, Discarded)
@@ -49,7 +49,8 @@ class Change(ABC, Generic[A]):
         self.lease = lease
         self.ordinal = ordinal
         self.reason = reason
-        self.actor_id, self.actor_text = actors.identify(actor)
+        self.actor = actor
+        _, self.actor_text = actors.identify(actor)
         self.request = request
         self.audit_id = uuid.uuid4() if request is None else uuid.uuid5(request, f"{workflow_id}:{lease}:{ordinal}")
         self._answer: Callable[..., A] = answer
@@ -70,7 +71,7 @@ class Change(ABC, Generic[A]):
             if found is not None:
                 return found
         if self.request is not None:
-            done = redrives.recorded(connection, self.audit_id)
+            done = staff_actions.recorded(connection, self.audit_id)
             if done is not None:
                 raise AlreadyDone(self.workflow_id, self.ordinal, redrives.row(connection, done[0]).status)
         if workflow is None:
@@ -87,12 +88,23 @@ class Change(ABC, Generic[A]):
         self.unconfirmed = "the commit has not been confirmed"
         return answer
 
-    def record(self, connection: BaseDatabaseWrapper, row_id: int, *, mode: str, was_judged: bool) -> None:
+    def record(
+        self, connection: BaseDatabaseWrapper, row_id: int, *, verb: StaffVerb, mode: str, was_judged: bool
+    ) -> None:
         """Append the audit row."""
-        audit = Audit(
-            self.audit_id, row_id, self.actor_id, self.actor_text, mode, self.reason, was_judged, self.request
+        made = auditing.audit(
+            verb,
+            self.workflow_id,
+            actor=self.actor,
+            id=self.audit_id,
+            ordinal=self.ordinal,
+            row_id=row_id,
+            mode=mode,
+            reason=self.reason,
+            was_judged=was_judged,
+            request=self.request,
         )
-        redrives.record(connection, audit)
+        auditing.record(connection, made)
 
     def marker(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, type: EventType, **data: Any) -> Event:
         """The event that says in the history what was done, behind the workflow's last one."""
@@ -128,7 +140,7 @@ class Change(ABC, Generic[A]):
         return self._made(connection)
 
     def _made(self, connection: BaseDatabaseWrapper) -> A | None:
-        found = redrives.recorded(connection, self.audit_id)
+        found = staff_actions.recorded(connection, self.audit_id)
         if found is None:
             self.unconfirmed = ""
             return None

@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.errors import WorkflowClosed, WorkflowNotFound
-from durable.flow.steps import actors
+from durable.flow.steps import auditing
 from durable.kernel.events import Event, EventType
 from durable.outcomes import WorkflowState, WorkflowStatus
 from durable.store import history, messages, outbox, workflows
+from durable.store.staff_actions import Audit
 from durable.store.workflows import LockedWorkflow
 
 
-def pause(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, actor: Any, reason: str) -> WorkflowState:
+def pause(connection: BaseDatabaseWrapper, made: Audit) -> WorkflowState:
     """Mark a running workflow and all its rows as paused, and park its messages."""
+    workflow_id = made.workflow_id
     workflow = _live(connection, workflow_id, verb="pause")
     if workflow.status is WorkflowStatus.PAUSED:
         return WorkflowState.PAUSED
-    _move(connection, workflow, WorkflowStatus.PAUSED, EventType.WORKFLOW_PAUSED, actor, reason)
+    _move(connection, workflow, WorkflowStatus.PAUSED, EventType.WORKFLOW_PAUSED, made)
     outbox.pause(connection, list(outbox.lock_open_of(connection, [workflow_id])))
     messages.park(connection, [workflow_id])
     workflows.sleep(connection, [workflow_id])
     return WorkflowState.PAUSED
 
 
-def resume(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, actor: Any, reason: str) -> WorkflowState:
+def resume(connection: BaseDatabaseWrapper, made: Audit) -> WorkflowState:
     """Take the mark from a paused workflow and its rows, and give its messages back; a blocked one's stay parked."""
+    workflow_id = made.workflow_id
     workflow = _live(connection, workflow_id, verb="resume")
     if workflow.status is WorkflowStatus.RUNNING:
         return WorkflowState.RESUMED
-    _move(connection, workflow, WorkflowStatus.RUNNING, EventType.WORKFLOW_RESUMED, actor, reason)
+    _move(connection, workflow, WorkflowStatus.RUNNING, EventType.WORKFLOW_RESUMED, made)
     outbox.resume(connection, list(outbox.lock_open_of(connection, [workflow_id])))
     if not workflow.blocked_reason:
         messages.unpark(connection, [workflow_id])
@@ -56,15 +58,15 @@ def _move(
     workflow: LockedWorkflow,
     becomes: WorkflowStatus,
     type: EventType,
-    actor: Any,
-    reason: str,
+    made: Audit,
 ) -> None:
-    _, actor_text = actors.identify(actor)
+    """The event, the status and the audit of it."""
     event = Event(
         seq=workflow.last_seq + 1,
         type=type,
-        data={"actor": actor_text, "reason": reason},
+        data={"actor": made.actor_text, "reason": made.reason},
         recorded_at=clock.database_now(connection),
     )
     history.append(connection, [(workflow.id, event)])
     workflows.set_status(connection, workflow.id, was=workflow.status, becomes=becomes, last_seq=event.seq)
+    auditing.record(connection, made)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 import sys
@@ -14,8 +15,10 @@ from django.db import InterfaceError
 
 from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, DurableError, KeyInvalid, PayloadError, StoreUnavailable, UsageError
+from durable.flow.steps import auditing
 from durable.management.verbs import VERBS
 from durable.management.verbs.answer import Exit, WrongUsage
+from durable.outcomes import Through
 from durable.worker import output
 
 _INDENTED_CHARACTERS = 100_000
@@ -48,7 +51,8 @@ class Command(BaseCommand):
                 self._refuse(WrongUsage(said), Exit.USAGE, options)
         try:
             refuse_unfit()
-            answer = VERBS[options["verb"]].run(options)
+            with auditing.asked_through(Through.COMMAND, login=_login()):
+                answer = VERBS[options["verb"]].run(options)
         except _WRONG_USAGE as error:
             self._refuse(error, Exit.USAGE, options)
         except StoreUnavailable as error:
@@ -82,6 +86,14 @@ class Command(BaseCommand):
             output.give_up()
             told = f"The verb was carried out, but its answer could not be written: {full.strerror}."
             raise CommandError(told, returncode=Exit.REFUSED) from full
+
+
+def _login() -> str:
+    """The account of this machine that the command runs under, or nothing where it has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        return ""
 
 
 def _as_json(data: Any) -> str:

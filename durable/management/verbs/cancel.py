@@ -7,7 +7,6 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.flow.cancel import cancel
-from durable.flow.steps import actors
 from durable.kernel.limits import MAX_REASON_LENGTH
 from durable.kernel.options import check_text
 from durable.management.verbs.answer import Answer, Exit, Verb, workflow_id
@@ -34,8 +33,7 @@ def _run(options: dict[str, Any]) -> Answer:
     found = workflow_id(options["id"])
     if options["reason"]:
         check_text("reason", options["reason"], MAX_REASON_LENGTH)
-    _, actor_text = actors.identify(options["actor"] or None)
-    outcome = cancel(found, reason=options["reason"], actor_text=actor_text)
+    outcome = cancel(found, reason=options["reason"], actor=options["actor"] or None, audited=True)
     words = _SINGLE_ASKED if outcome.single and outcome.answer is CancelAnswer.ASKED else _WORDS[outcome.answer]
     if outcome.answer is CancelAnswer.ALREADY_OVER and outcome.status is not None:
         words = f"Already over: it is {outcome.status.value}."

@@ -8,7 +8,9 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from durable.conf import settings
 from durable.flow import look
+from durable.flow.note_view import note_view
 from durable.kernel import birthplace
 from durable.kernel.events import Event
 from durable.management.verbs import hiding
@@ -36,6 +38,7 @@ def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="events behind this one (default: all)")
     parser.add_argument("--limit", type=int, default=1_000, metavar="N", help="at most so many events (default: 1000)")
+    parser.add_argument("--actor", default="", help="who looks; noted where RECORD_VIEWS asks for that")
 
 
 def _run(options: dict[str, Any]) -> Answer:
@@ -44,6 +47,8 @@ def _run(options: dict[str, Any]) -> Answer:
     if not 0 <= options["after"] < 2**31:
         raise WrongUsage(f"--after is {options['after']}; it has to be the number of an event, or 0.")
     found = look.snapshot(workflow_id(options["id"]))
+    if settings.record_views and not settings.redact_payloads:
+        note_view(found.id, actor=options["actor"] or None, what={"page": "durable show"})
     pending = look.pending(found.id)
     unread = look.unread(found.id, limit=_MOST_UNREAD + 1, characters=_MOST_CHARACTERS)
     events, more = look.history_within(

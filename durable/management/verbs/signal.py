@@ -6,21 +6,23 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.client.find import get_workflow
-from durable.management.verbs.answer import Answer, Verb, printable, read_json
+from durable.client.handle import send_for_staff
+from durable.management.verbs.answer import Answer, Verb, printable, read_json, workflow_id
 
 
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument("name", metavar="NAME")
     parser.add_argument("--payload", default="null", metavar="JSON", help="what the workflow receives (default: null)")
+    parser.add_argument("--actor", default="", help="who sends it; becomes part of the audit")
 
 
 def _run(options: dict[str, Any]) -> Answer:
-    handle = get_workflow(options["id"])
-    handle.signal(options["name"], read_json("--payload", options["payload"]))
+    found = workflow_id(options["id"])
+    payload = read_json("--payload", options["payload"])
+    send_for_staff(found, options["name"], payload, actor=options["actor"] or None)
     text = f"The signal {printable(options['name'])} was accepted; the workflow takes it at its next turn."
-    return Answer({"id": str(handle.id), "signal": options["name"], "answer": "accepted"}, [text])
+    return Answer({"id": str(found), "signal": options["name"], "answer": "accepted"}, [text])
 
 
 VERB = Verb("send a signal", _add_arguments, _run)

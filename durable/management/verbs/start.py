@@ -6,11 +6,15 @@ import inspect
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.errors import ArgumentsMismatch, NotRegistered
+from durable.flow import transaction
+from durable.flow.steps import auditing
 from durable.kernel.definitions import ActivityDefinition, WorkflowDefinition
 from durable.kernel.registry import registry
 from durable.management.verbs.answer import Answer, Verb, WrongUsage, read_json
+from durable.outcomes import StaffVerb
 
 Definition = WorkflowDefinition[Any, Any] | ActivityDefinition[Any, Any]
 
@@ -23,6 +27,7 @@ def _add_arguments(parser: CommandParser) -> None:
     # Not `args`: Django's own commands mean something else by that name.
     parser.add_argument("--args", dest="positional", default="[]", metavar="JSON-LIST", help="arguments by position")
     parser.add_argument("--kwargs", dest="named", default="{}", metavar="JSON-OBJECT", help="arguments by name")
+    parser.add_argument("--actor", default="", help="who starts it; becomes part of the audit")
 
 
 def _run(options: dict[str, Any]) -> Answer:
@@ -33,11 +38,17 @@ def _run(options: dict[str, Any]) -> Answer:
     if not isinstance(named, dict):
         raise WrongUsage("--kwargs has to be a JSON object, as in --kwargs '{\"order_id\": 42}'.")
     args, kwargs = _typed(definition, positional, named)
-    if isinstance(definition, WorkflowDefinition):
-        handle = definition.options(key=options["key"]).start(*args, **kwargs)
-    else:
-        handle = definition.options(key=options["key"]).enqueue(*args, **kwargs)
-    return Answer({"id": str(handle.id)}, [str(handle.id)])
+
+    def begin(connection: BaseDatabaseWrapper) -> str:
+        if isinstance(definition, WorkflowDefinition):
+            handle = definition.options(key=options["key"]).start(*args, **kwargs)
+        else:
+            handle = definition.options(key=options["key"]).enqueue(*args, **kwargs)
+        auditing.record(connection, auditing.audit(StaffVerb.START, handle.id, actor=options["actor"] or None))
+        return str(handle.id)
+
+    begun = transaction.joined_steps(begin)
+    return Answer({"id": begun}, [begun])
 
 
 def _definition(name: str) -> Definition:

@@ -35,6 +35,7 @@ def pause(state: State, workflow_id: uuid.UUID, reason: str) -> Any:
         append(state, workflow_id, "workflow_paused", {"actor": "", "reason": reason})
         workflow.update(status="paused", wake_at=None)
         _mark(state, workflow_id, paused=True)
+        _audit(state, workflow_id, "pause", reason)
         _park(state, workflow_id, parked=True)
     return WorkflowState.PAUSED
 
@@ -54,6 +55,7 @@ def resume(state: State, workflow_id: uuid.UUID, reason: str) -> Any:
         append(state, workflow_id, "workflow_resumed", {"actor": "", "reason": reason})
         workflow["status"] = "running"
         _mark(state, workflow_id, paused=False)
+        _audit(state, workflow_id, "resume", reason)
         if not workflow["blocked_reason"]:
             _park(state, workflow_id, parked=False)
             if not workflow["single"]:
@@ -66,6 +68,7 @@ def terminate(state: State, workflow_id: uuid.UUID, reason: str) -> Any:
     if refusal := _refusal(state, workflow_id):
         return refusal
     close(state, workflow_id, "cancelled", {"reason": reason, "actor": "", "terminated": True, "request": ANY})
+    _audit(state, workflow_id, "terminate", reason)
     return WorkflowState.TERMINATED
 
 
@@ -78,6 +81,7 @@ def unblock(state: State, workflow_id: uuid.UUID, reason: str) -> Any:
         return WorkflowNotBlocked
     append(state, workflow_id, "workflow_unblocked", {"actor": "", "reason": reason})
     _unmark(workflow)
+    _audit(state, workflow_id, "unblock", reason)
     workflow["wake_at"] = state.now
     _park(state, workflow_id, parked=False)
     return WorkflowState.UNBLOCKED
@@ -149,17 +153,26 @@ def redrive(
         delivery_budget=row["delivery_budget"] + settings.delivery_attempts,
         attempt_budget=row["attempt_budget"] + full.max_attempts, redrive_count=row["redrive_count"] + 1,
     )  # fmt: skip
-    _audit(state, row, mode, reason, judged, request)
+    _audit_of_row(state, row, "redrive", mode, reason, judged, request)
     data = {"actor": "", "reason": reason, "mode": mode, "was_judged": judged}
     append(state, workflow_id, "activity_redriven", data, ordinal=ordinal)
     return row["id"], judged
 
 
-def _audit(state: State, row: Row, mode: str, reason: str, judged: bool, request: Any) -> None:
+def _audit(state: State, workflow_id: uuid.UUID, verb: str, reason: str, **more: Any) -> None:
+    nothing = dict.fromkeys(("ordinal", "outbox_row_id", "was_judged", "request", "job"))
     state.expect_new(
-        "audits", outbox_row_id=row["id"], actor_id=None, actor_text="", mode=mode, reason=reason, was_judged=judged,
-        request=request, at=state.now,
-    )  # fmt: skip
+        "audits",
+        **nothing
+        | {"verb": verb, "workflow_id": workflow_id, "actor_id": None, "actor_text": "", "through": "operations"}
+        | {"mode": "", "reason": reason, "data": {}, "at": state.now}
+        | more,
+    )
+
+
+def _audit_of_row(state: State, row: Row, verb: str, mode: str, reason: str, judged: bool, request: Any) -> None:
+    about = {"ordinal": row["ordinal"], "outbox_row_id": row["id"], "mode": mode, "was_judged": judged}
+    _audit(state, row["workflow_id"], verb, reason, request=request, **about)
 
 
 def discard_verdict(state: State, workflow_id: uuid.UUID, ordinal: int) -> str:
@@ -177,7 +190,7 @@ def discard(
     workflow = state.workflows[workflow_id]
     judged = row["failure_delivered"] or bool(outcomes(state, workflow_id, ordinal))
     row.update(status="cancelled", discarded_at=state.now)
-    _audit(state, row, f"discard_{then}", reason, judged, request)
+    _audit_of_row(state, row, "discard", then, reason, judged, request)
     data = {"actor": "", "reason": reason, "then": then, "was_judged": judged}
     append(state, workflow_id, "activity_discarded", data, ordinal=ordinal)
     if judged:

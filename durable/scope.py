@@ -1,0 +1,149 @@
+"""Which rows a member of staff may see: what the hook of `ADMIN_SCOPE` leaves of workflows and of outbox rows.
+
+All else follows from these two. Whatever is wrong with the hook, nothing is shown in place of everything.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
+from django.utils.module_loading import import_string
+
+from durable.conf import settings
+from durable.errors.showing import said
+from durable.logs import get_logger
+from durable.models import DeadLetter, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
+from durable.models.outbox import OutboxQuerySet
+from durable.models.workflow import WorkflowQuerySet
+
+logger = get_logger("durable.scope")
+
+LONGEST = 200
+Hook = Callable[[Any, QuerySet[Any]], QuerySet[Any]]
+Q_ = TypeVar("Q_", bound="QuerySet[Any]")
+
+
+def fault_of_setting() -> str:
+    """Why `ADMIN_SCOPE` can not be asked, or an empty text. For the system check."""
+    if settings.admin_scope is None:
+        return ""
+    try:
+        inspect.signature(_hook(settings.admin_scope)).bind(None, None)
+    except _Wrong as wrong:
+        return str(wrong)
+    except TypeError:
+        return "it can not be called with a user and a queryset"
+    except ValueError:  # a callable without a signature that Python could know
+        return ""
+    return ""
+
+
+class _Wrong(Exception):
+    """What is wrong with the hook, or with what it returned."""
+
+
+def _hook(path: str) -> Hook:
+    try:
+        found = import_string(path)
+    except Exception as error:  # the module is the project's code: importing it can raise anything
+        raise _Wrong(f"it can not be imported ({said(error, LONGEST)})") from error
+    if not callable(found):
+        raise _Wrong("it is no function")
+    if inspect.iscoroutinefunction(found):
+        raise _Wrong("it is an async function")
+    hook: Hook = found
+    return hook
+
+
+class Scope:
+    """What one user may see, asked anew for each scope that is made. `fault` says why nothing is shown, if the hook has
+    failed; it is known once a queryset was asked for.
+    """
+
+    def __init__(self, user: Any) -> None:
+        self.user = user
+        self.fault = ""
+        self._asked: dict[type[Model], QuerySet[Any]] = {}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether there is no hook, so that all rows are seen."""
+        return settings.admin_scope is None
+
+    def workflows(self) -> WorkflowQuerySet:
+        """The workflows that this user may see."""
+        found: WorkflowQuerySet = self._of(Workflow, Workflow.objects.all())
+        return found
+
+    def rows(self) -> OutboxQuerySet:
+        """The outbox rows that this user may see, dead letters among them."""
+        found: OutboxQuerySet = self._of(OutboxRow, OutboxRow.objects.all())
+        return found
+
+    def has_failed(self) -> bool:
+        """Whether the hook fails for one of the two, so that nothing is shown."""
+        self.workflows()
+        self.rows()
+        return bool(self.fault)
+
+    def narrow(self, queryset: Q_) -> Q_:
+        """Of the rows of one of the app's models, those that this user may see. Workers are nobody's."""
+        model = queryset.model
+        if self.is_whole or model is Worker:
+            return queryset
+        if model is Workflow or model is OutboxRow:
+            return queryset & (self.workflows() if model is Workflow else self.rows())
+        return queryset.filter(self._condition(model))
+
+    def _condition(self, model: type[Model]) -> Q | Exists:
+        if model in (DeadLetter, WorkItem):
+            return self._row("pk")
+        if model is Message:
+            return self._workflow("workflow_id")
+        assert model is StaffAction, model
+        of_row = Q(outbox_row__isnull=False) & Q(self._row("outbox_row_id"))
+        return of_row | Q(outbox_row__isnull=True) & Q(self._workflow("workflow_id"))
+
+    def _row(self, column: str) -> Exists:
+        return Exists(self.rows().filter(pk=OuterRef(column)))
+
+    def _workflow(self, column: str) -> Exists:
+        return Exists(self.workflows().filter(pk=OuterRef(column)))
+
+    def _of(self, model: type[Model], every: Any) -> Any:
+        every = every.using(settings.database_alias)
+        if self.is_whole:
+            return every
+        if model not in self._asked:
+            try:
+                self._asked[model] = _narrowed(self.user, every)
+            except _Wrong as wrong:
+                self.fault = str(wrong)
+                logger.error("scope.failed", hook=settings.admin_scope, model=model.__name__, error=self.fault)
+                self._asked[model] = every.none()
+        return self._asked[model]
+
+
+def _narrowed(user: Any, every: Any) -> Any:
+    """What the hook leaves of `every`, as a queryset of conditions alone. Raises `_Wrong`."""
+    assert settings.admin_scope is not None
+    hook = _hook(settings.admin_scope)
+    try:
+        kept: Any = hook(user, every)
+    except Exception as error:  # the hook is the project's code: it can raise anything
+        raise _Wrong(f"it raised {type(error).__name__}: {said(error, LONGEST)}") from error
+    if not isinstance(kept, QuerySet) or kept.model is not every.model:
+        raise _Wrong(f"it returned a {type(kept).__name__}, not a queryset of {every.model.__name__}")
+    query: Any = kept.query
+    if query.combinator or query.is_sliced or getattr(kept, "_fields", None) is not None:
+        raise _Wrong("it returned a queryset that can not be narrowed: a union, a slice, or values()")
+    kept = kept.using(every.db).order_by()
+    kept.query.select_for_update = False
+    is_plain = isinstance(kept, type(every)) and len(query.alias_map) <= 1 and not query.distinct
+    if is_plain and not query.annotations:
+        return kept.select_related(None)
+    # Joins can bring a row twice, and annotations get in the way of the lists' own.
+    return every.filter(Exists(kept.filter(pk=OuterRef("pk"))))
