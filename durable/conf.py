@@ -23,6 +23,7 @@ from django.utils.module_loading import import_string
 from durable.errors import ConfigurationError, KeyInvalid
 from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import Codec, JsonCodec
+from durable.kernel.encryption_keys import KEY_BYTES, fault_of
 from durable.kernel.limits import (
     DEFAULT_KEY_LENGTH,
     DEFAULT_PAYLOAD_BYTES,
@@ -174,6 +175,12 @@ def _takes_birthplace(hook: Callable[..., Any]) -> bool:
     return True
 
 
+def _encryption_keys(value: Any) -> None:
+    fault = fault_of(value)
+    if fault:
+        raise _Refused(f"a dict from ids to keys of {KEY_BYTES} bytes in base64; {fault}")
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": _alias,
     "LEASE_FOR": _lease,
@@ -204,6 +211,8 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "ADMIN_SCOPE": _path,
     "RESET_CONNECTIONS": _flag,
     "CODEC": _dotted,
+    "ENCRYPTION_KEYS": _encryption_keys,
+    "READ_UNENCRYPTED": _flag,
 }
 """Every key that `DURABLE` may have, with what refuses a wrong value."""
 
@@ -241,6 +250,8 @@ class Settings:
     admin_scope: str | None = None
     reset_connections: bool = True
     chosen_codec: str = JSON_CODEC
+    encryption_keys: Mapping[str, str | bytes] = field(default_factory=dict, repr=False)
+    read_unencrypted: bool = False
 
     @cached_property
     def database_alias(self) -> str:
@@ -290,6 +301,8 @@ _CHOSEN = {
 """Keys whose default depends on more than themselves, or that name something to be made."""
 
 _IDS = {"CODEC": "durable.E003"}
+_SECRET = frozenset({"ENCRYPTION_KEYS"})
+"""Keys whose value no message holds."""
 
 
 def problems() -> list[Problem]:
@@ -308,10 +321,17 @@ def problems() -> list[Problem]:
         try:
             check(value)
         except _Refused as refused:
+            told = "wrong (not shown)" if key in _SECRET else repr(value)
             found.append(
-                Problem(f"DURABLE[{key!r}] is {value!r}.", f"It has to be {refused}.", _IDS.get(key, "durable.E002"))
+                Problem(f"DURABLE[{key!r}] is {told}.", f"It has to be {refused}.", _IDS.get(key, "durable.E002"))
             )
-    return found or _too_long(given)
+    return found or [*_too_long(given), *_missed_by_codec(given)]
+
+
+def _missed_by_codec(given: Mapping[str, Any]) -> list[Problem]:
+    kind: type[JsonCodec] = import_string(given.get("CODEC", JSON_CODEC))
+    fault = kind.fault(given)
+    return [Problem(f"DURABLE['CODEC'] is {given['CODEC']!r}.", fault, _IDS["CODEC"])] if fault else []
 
 
 def _too_long(given: Mapping[str, Any]) -> list[Problem]:

@@ -13,6 +13,7 @@ from django.contrib import admin
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -126,6 +127,9 @@ class MessageAdmin(Room):
     def file(self, row: Any, column: str) -> HttpResponseBase | None:
         """The payload in its envelope as a file."""
         rows = Message.objects.using(settings.database_alias).filter(pk=row.pk)
+        if row.kind == MessageKind.COMPLETED.value:
+            whole = downloads.payload_column(column)
+            return downloads.answer(rows, whole, f"message-{row.pk}.json", _born(row))
         born = downloads.birthplace_within(rows, column, single=False)
         return downloads.answer(rows, downloads.payload_within(column), f"message-{row.pk}.json", born)
 
@@ -140,7 +144,7 @@ class MessageAdmin(Room):
         if seen is payloads.Visibility.SHOWN:
             rows = Message.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
             found = rows.annotate(**payloads.columns("payload")).first()
-            given = payloads.stored(found, "payload", NOWHERE, self.payload_address(row, "payload"))
+            given = payloads.stored(found, "payload", _born(row), self.payload_address(row, "payload"))
             if row.kind == MessageKind.FAILED and given is not None:
                 told = failures.visibility(request)
                 text = given.text if told is failures.Visibility.SHOWN else told.note
@@ -164,10 +168,25 @@ class MessageAdmin(Room):
                         Fact(_("Sent only once under"), wording.plain(row.dedup)),
                     ],
                 ),
-                Text(_("Payload"), payloads.envelope(given, seen, space, partial(_places, row))),
+                Text(_("Payload"), _payload(row, given, seen, space)),
             ],
             space=space,
         )
+
+
+def _payload(
+    message: Any, given: payloads.Stored | None, seen: payloads.Visibility, space: payloads.Space
+) -> SafeString:
+    """That of an activity's completion is its result itself; the others are envelopes, as those of events."""
+    if message.kind == MessageKind.COMPLETED.value:
+        return payloads.payload(given, seen, space)
+    return payloads.envelope(given, seen, space, partial(_places, message))
+
+
+def _born(message: Any) -> Birthplace:
+    """Of a payload without an envelope."""
+    completed = message.kind == MessageKind.COMPLETED.value
+    return birthplace.result(message.workflow_id, message.ordinal) if completed else NOWHERE
 
 
 def _places(message: Any, data: Mapping[str, Any]) -> Mapping[str, Birthplace]:

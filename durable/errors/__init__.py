@@ -15,7 +15,10 @@
     │   ├── ArgumentsMismatch          arguments that do not fit the handler's signature
     │   └── OptionInvalid              an option of a call that can not be meant
     ├── PayloadError                   a value that JSON can not carry
-    │   └── PayloadTooLarge
+    │   ├── PayloadTooLarge
+    │   ├── PayloadNotEncrypted        stored in plain, where the codec reads encrypted ones only
+    │   ├── EncryptionKeyUnknown       encrypted under a key that is not here
+    │   └── PayloadMoved               encrypted for another place, or changed
     ├── KeyInvalid                     a key, name or queue that is empty, too long or not text
     ├── KeyTaken                       a live workflow already holds the business key
     ├── WorkflowNotFound
@@ -67,6 +70,7 @@ from durable.errors.usage import (
     AlreadyRegistered,
     ArgumentsMismatch,
     ConfigurationError,
+    EncryptionKeyUnknown,
     InsideTransaction,
     InsideWorkflow,
     KeyInvalid,
@@ -77,6 +81,8 @@ from durable.errors.usage import (
     OutsideActivity,
     OutsideWorkflow,
     PayloadError,
+    PayloadMoved,
+    PayloadNotEncrypted,
     PayloadTooLarge,
     TransactionLeftOpen,
     TransactionSpoilt,
@@ -107,6 +113,7 @@ __all__ = [
     "ArgumentsMismatch",
     "ConfigurationError",
     "DurableError",
+    "EncryptionKeyUnknown",
     "HistoryRecordsOutcome",
     "InsideTransaction",
     "InsideWorkflow",
@@ -120,6 +127,8 @@ __all__ = [
     "OutsideActivity",
     "OutsideWorkflow",
     "PayloadError",
+    "PayloadMoved",
+    "PayloadNotEncrypted",
     "PayloadTooLarge",
     "PoisonTurn",
     "RedriveRefused",

@@ -134,6 +134,47 @@ class PayloadTooLarge(PayloadError):
         )
 
 
+class PayloadNotEncrypted(PayloadError):
+    """A payload was stored without encryption, and the codec reads encrypted ones only."""
+
+    def __init__(self, birthplace: Any) -> None:
+        self.birthplace = birthplace
+        super().__init__(
+            str(birthplace),
+            "it was stored without encryption",
+            "If it was written before encryption was turned on, set DURABLE['READ_UNENCRYPTED'] until "
+            "`manage.py durable reencrypt` is through; else somebody put it there.",
+        )
+
+
+class EncryptionKeyUnknown(PayloadError):
+    """A payload was encrypted under a key that this process does not have. Nothing is lost: give it the key."""
+
+    def __init__(self, birthplace: Any, key_id: str, known: tuple[str, ...]) -> None:
+        self.birthplace = birthplace
+        self.key_id = key_id
+        self.known = known
+        super().__init__(
+            str(birthplace),
+            f"it is encrypted under the key {shown(key_id)}, and the keys here are {', '.join(known)}",
+            "Put that key back into DURABLE['ENCRYPTION_KEYS'] of every process, behind the one that writes.",
+        )
+
+
+class PayloadMoved(PayloadError):
+    """An encrypted payload does not belong where it stands: it was copied from another place, or changed."""
+
+    def __init__(self, birthplace: Any, key_id: str) -> None:
+        self.birthplace = birthplace
+        self.key_id = key_id
+        super().__init__(
+            str(birthplace),
+            f"what is stored was not encrypted for this place under the key {shown(key_id)}",
+            "It was copied from another workflow or place, or changed, or two keys bear one id. Restore what stood "
+            "there.",
+        )
+
+
 class KeyInvalid(DurableError, ValueError):
     """A key, signal name or queue name is empty, too long, or not storable text."""
 

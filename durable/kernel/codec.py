@@ -48,6 +48,12 @@ class Codec(Protocol):
     def unwrap(self, text: str, birthplace: Birthplace) -> str:
         """First step of reading."""
 
+    def is_current(self, stored: str) -> bool:
+        """Whether `wrap` would write this text as it is stored today, and no older form or key."""
+
+    def rewrap(self, stored: str, *, path: str, birthplace: Birthplace) -> str:
+        """The same payload as `wrap` would write it today. Raises `PayloadError`."""
+
     def seal(self, plain: str, *, path: str, birthplace: Birthplace) -> str:
         """JSON text as it is stored. Raises `PayloadError`."""
 
@@ -59,6 +65,14 @@ class JsonCodec:
     """Values as JSON text, by their annotations. `max_bytes` bounds that text, in bytes of UTF-8, both before `wrap`
     and after it.
     """
+
+    encrypts = False
+    """Whether what is stored cannot be read without a key."""
+
+    @classmethod
+    def fault(cls, given: Mapping[str, Any]) -> str:
+        """What this codec misses in the project's `DURABLE`, as a sentence with its cure. An empty text: nothing."""
+        return ""
 
     def __init__(self, *, max_bytes: int = DEFAULT_PAYLOAD_BYTES) -> None:
         self.max_bytes = max_bytes
@@ -95,6 +109,22 @@ class JsonCodec:
     def unwrap(self, text: str, birthplace: Birthplace) -> str:
         """First step of reading: the inverse of `wrap`."""
         return text
+
+    def is_current(self, stored: str) -> bool:
+        """Whether `wrap` would write this text as it is stored today, and no older form or key: `durable reencrypt`
+        leaves it alone.
+        """
+        return True
+
+    def rewrap(self, stored: str, *, path: str, birthplace: Birthplace = NOWHERE) -> str:
+        """The same payload as `wrap` would write it today, however large. Raises `PayloadError`."""
+        try:
+            return self.wrap(self.unwrap(stored, birthplace), birthplace)
+        except BaseException as error:  # a hook is the user's code
+            if interrupts(error) or is_a(error, PayloadError):
+                raise
+            problem = f"{type(self).__name__} failed with {sentence(error)}"
+            raise PayloadError(path, problem, "Was it written with another codec or key?") from error
 
     def seal(self, plain: str, *, path: str, birthplace: Birthplace = NOWHERE) -> str:
         """JSON text as it is stored: wrapped. Neither the plain text nor what is stored is larger than `max_bytes`.
@@ -255,6 +285,8 @@ def read_digest_key(data: Mapping[str, Any], *, codec: Codec, workflow_id: uuid.
     try:
         born = birthplaces.digest_key(workflow_id)
         key = bytes.fromhex(codec.unseal(stored, path=DIGEST_KEY, birthplace=born))
+    except PayloadError:
+        raise
     except (ValueError, TypeError):
         key = b""
     if len(key) != DIGEST_KEY_BYTES:

@@ -21,7 +21,8 @@ SEALED: Final = "sealed"
 BLOCK_TEXTS: Final = frozenset({"reason", "recorded", "asked", "problem"})
 """Keys of `workflow_blocked` whose value an error may be quoted in."""
 
-_MARK: Final = "sealed:"
+SEALED_REASON: Final = "sealed:"
+"""Begins a sealed reason in its column."""
 _PATH: Final = "failure"
 _LONGEST_LINE: Final = 300
 _NOT_KEPT: Final = "(not kept: the codec could not wrap it)"
@@ -79,15 +80,15 @@ def readable_block(data: Mapping[str, Any], born: Birthplace, *, codec: Codec) -
 def sealed_reason(reason: str, born: Birthplace, *, codec: Codec) -> str:
     """The reason of a block for its column. Never empty: an empty one means that nothing is blocked."""
     text = _seal({"reason": reason}, born, codec)
-    return _NOT_KEPT if text is None else f"{_MARK}{text}"
+    return _NOT_KEPT if text is None else f"{SEALED_REASON}{text}"
 
 
 def readable_reason(column: str, born: Birthplace, *, codec: Codec) -> str:
     """The same column for people."""
-    if not column.startswith(_MARK):
+    if not column.startswith(SEALED_REASON):
         return column
     try:
-        return str(_unseal(column.removeprefix(_MARK), born, codec).get("reason", ""))
+        return str(_unseal(column.removeprefix(SEALED_REASON), born, codec).get("reason", ""))
     except PayloadError:
         return _NOT_READABLE
 

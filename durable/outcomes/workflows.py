@@ -91,3 +91,14 @@ class Snapshot:
     blocked_reason: str
     created_at: datetime
     closed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reencrypted:
+    """How many payloads were rewritten, and how many could not be read and were left as they are."""
+
+    payloads: int = 0
+    unreadable: int = 0
+
+    def __add__(self, other: Reencrypted) -> Reencrypted:
+        return Reencrypted(self.payloads + other.payloads, self.unreadable + other.unreadable)

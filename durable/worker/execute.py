@@ -175,6 +175,10 @@ def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | N
     codec = settings.codec()
     try:
         args, kwargs = decode_arguments(definition, claim.payload, codec=codec, workflow_id=claim.workflow_id)
+        if claim.last_heartbeat is not None:
+            # Read now: met inside the handler, a missing key would fail the activity, and not only its delivery.
+            born = birthplace.heartbeat(claim.workflow_id, claim.ordinal)
+            codec.unseal(claim.last_heartbeat, path="last_heartbeat", birthplace=born)
         retry = stored_retry(claim.options) or definition.retry or settings.default_retry
         start_to_close = stored_start_to_close(claim.options) or definition.start_to_close
     # Decoding runs code of the user's: codecs, dataclasses, enums. Whatever it raises, the input does not decode.

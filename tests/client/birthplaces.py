@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import durable
-from durable import activity, workflow
+from durable import Retry, activity, workflow
 from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import JsonCodec
 
@@ -37,6 +37,12 @@ def weigh(parcel: str) -> int:
         info.heartbeat({"parcel": parcel})
         raise RuntimeError("dropped")
     return len(info.last_heartbeat["parcel"])
+
+
+@activity(name=f"{WORDS}fail", retry=Retry(max_attempts=2))
+def fail(parcel: str) -> None:
+    """Quotes what it was given."""
+    raise RuntimeError(f"no {parcel}")
 
 
 @workflow(name=f"{WORDS}send")

@@ -45,6 +45,7 @@ def test_whatever_is_read_is_told_where_it_was_made() -> None:
         "signal",
         "heartbeat",
         "digest_key",
+        "failure",
     }
     assert {path for kind, path in Binding.seen if kind == "result"} == {"workflow", "activity 1", "activity 2"}
 

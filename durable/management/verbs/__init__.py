@@ -11,6 +11,7 @@ from durable.management.verbs import (
     listing,
     pause,
     redrive,
+    reencrypt,
     resume,
     show,
     signal,
@@ -33,6 +34,7 @@ VERBS: dict[str, Verb] = {
     "deadletters": deadletters.VERB,
     "redrive": redrive.VERB,
     "discard": discard.VERB,
+    "reencrypt": reencrypt.VERB,
     "health": health.VERB,
     "bench": bench.VERB,
 }
