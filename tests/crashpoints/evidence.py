@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 from durable.flow import prove
-from durable.kernel.events import CLOSING, EventType
+from durable.kernel.events import CLOSING, DIGEST_KEY, EventType
 from durable.models import Event, FailedAttempt, Message, OutboxRow, StaffAction, Workflow, WorkItem
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.crashpoints import cases
@@ -37,7 +37,7 @@ class Evidence:
 def gather() -> Evidence:
     """Read it. Left out is what may differ between two tellings.
 
-    - moments, ids, tokens, and the id of a terminate's request;
+    - moments, ids, tokens, the id of a terminate's request, and digests with the key of their run;
     - the order of outcomes of one fan-out that come one behind the other: they are listed by ordinal. Which of three
       deliveries ends first is nobody's promise, and the code behind a gather can not tell;
     - how often a row was delivered, how many of these deliveries failed and why (`FailedAttempt`, `deliveries`,
@@ -94,7 +94,7 @@ def _by_ordinal(events: list[Any]) -> list[Any]:
 
 
 def _data(data: dict[str, Any]) -> dict[str, Any]:
-    told = {name: value for name, value in data.items() if name != "request"}
+    told = {name: value for name, value in data.items() if name not in ("request", "digest", DIGEST_KEY)}
     if "failure" in told:
         told["failure"] = _failure(told["failure"])
     return told
