@@ -1,8 +1,10 @@
-"""Ask which deliveries can not be ended now, because somebody else has locked what that would write."""
+"""Ask what can not go on now because somebody else has locked it: deliveries that are to be ended, work that is due."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -10,6 +12,7 @@ from durable.flow import transaction
 from durable.flow.steps.dead_letters import is_held
 from durable.flow.transaction import Patience
 from durable.outcomes import Claim, Ending
+from durable.store import due as store_due
 from durable.store import outbox, sql, work_items, workflows
 from durable.store.work_items import Delivery
 
@@ -36,6 +39,40 @@ def locked(waiting: Sequence[tuple[Claim, Ending | None]]) -> set[Delivery]:
 
     with transaction.short_waits(sql.SHORT_LOCK_WAIT):
         return transaction.own(body, patience=Patience.ONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class DueNow:
+    """What is due: how much of it somebody else has locked, with the first of these in words, and how much is free."""
+
+    locked: int
+    free: int
+    first: Sequence[str] = ()
+
+
+def due(queues: tuple[str, ...] | None, *, passed_over: Collection[uuid.UUID] = ()) -> DueNow:
+    """Looks at what could be claimed or turned now in `queues` (None: all), at most 1,000 of each. Workflows that were
+    passed over because their turn had met a lock count as locked. Writes nothing, and keeps no lock.
+    """
+
+    def body(connection: BaseDatabaseWrapper) -> DueNow:
+        found = store_due.owners(connection, messages=_MOST, timers=_MOST, starts=_MOST, queues=queues)
+        owners = sorted({one.owner for one in found})
+        free_owners = workflows.lock_free(connection, owners, limit=len(owners)).keys() - set(passed_over)
+        ids = store_due.rows(connection, queues=queues, limit=_MOST)
+        free_rows = outbox.lock_free_ids(connection, ids)
+        locked = [f"workflow {owner}" for owner in owners if owner not in free_owners]
+        locked += [f"outbox row {row_id}" for row_id in ids if row_id not in free_rows]
+        return DueNow(len(locked), len(free_owners) + len(free_rows), locked[:_NAMED])
+
+    if not sql.is_postgresql(transaction.engine_connection()):
+        return DueNow(0, 0)
+    with transaction.short_waits(sql.SHORT_LOCK_WAIT):
+        return transaction.own(body, patience=Patience.ONCE)
+
+
+_MOST = 1_000
+_NAMED = 5
 
 
 def _needs_workflow(claim: Claim, ending: Ending | None) -> bool:

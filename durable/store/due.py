@@ -94,6 +94,19 @@ def owners(
     return _fetch(connection, statement, [*told, *woken, *started])
 
 
+def rows(connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, limit: int) -> list[int]:
+    """Rows that could be claimed now, earliest first. No locks."""
+    now, params = clock.now_sql(connection)
+    mine, more = ("true", []) if queues is None else sql.among(connection, "queue", queues)
+    due = f"status = 'pending' AND NOT paused AND visible_after <= {now} AND {mine}"
+    found = sql.fetch(
+        connection,
+        f"SELECT id FROM durable_outboxrow WHERE {due} ORDER BY visible_after, id LIMIT {int(limit)}",
+        [*params, *more],
+    )
+    return [row[0] for row in found]
+
+
 _AMONG = """
 SELECT m.workflow_id, {told_for} AS waited, count(*), true FROM durable_message m
 WHERE {of_message} AND m.visible_at <= {now} AND NOT m.parked GROUP BY m.workflow_id

@@ -65,6 +65,11 @@ class Turns:
             return running[0]
         return None
 
+    @property
+    def passed_over(self) -> set[uuid.UUID]:
+        """Workflows whose turn has met somebody else's lock, and that wait for their next one. From any thread."""
+        return self._aside.now()
+
     def step(self) -> float:
         """Take one batch of turns. Answers seconds to rest."""
         if not self._ready():

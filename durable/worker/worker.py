@@ -196,6 +196,7 @@ class Worker:
             acks=self.acks,
             housekeeping=self.housekeeping,
             ring=self.ring,
+            turns=self.turns,
         )
         failures = 0
         while self._exit is None:
@@ -293,8 +294,9 @@ class Worker:
     def _look_whether_done(self, burst: Burst, failures: int) -> int:
         try:
             hygiene.refresh()
-            if self.ready.is_set() and burst.look() is Quiet.DONE:
-                self.stop()
+            quiet = burst.look() if self.ready.is_set() else Quiet.NOT_YET
+            if quiet is not Quiet.NOT_YET:
+                self.stop(Exit.CLEAN if quiet is Quiet.DONE else Exit.STORE)
             elif not self.ready.is_set() and self.housekeeping_loop.pulse.trouble:
                 failures += 1
         except DatabaseFault as fault:
@@ -311,8 +313,8 @@ class Worker:
     def _store_answers(self) -> bool:
         try:
             connections[self._alias].ensure_connection()
-        except DatabaseFault:
-            log.exception("store_unreachable", worker=self.name)
+        except DatabaseFault as fault:  # what it says is all there is to it; a traceback of the driver's would hide it
+            log.error("store_unreachable", error=sentence(fault), worker=self.name)
             return False
         return True
 

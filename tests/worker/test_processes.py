@@ -276,8 +276,15 @@ def test_wrong_usage_exits_2_and_says_why(runworker: Start, arguments: list[str]
     "arguments", [["--require-db"], ["--burst"], ["--require-db", "--processes", "2"]], ids=" ".join
 )
 def test_a_store_that_is_away_at_the_start_exits_3_where_asked_to(runworker: Start, arguments: list[str]) -> None:
+    """And says why in a line for each worker, without the tracebacks of the driver and of Django."""
     process = runworker(*arguments, DURABLE_TEST_NAME="/nowhere/at/all")
-    assert code_of(process) == 3
+    _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 3
+    if "--require-db" in arguments:
+        lines = [line for line in said.splitlines() if "store_unreachable" in line]
+        assert len(lines) == (2 if "--processes" in arguments else 1)
+        assert all("OperationalError" in line for line in lines)
+    assert "Traceback" not in said
 
 
 def test_a_turn_that_never_comes_back_restarts_the_worker_and_is_counted_until_it_blocks(

@@ -46,6 +46,11 @@ class Aside:
         for owner in owners:
             self._places.setdefault(owner, _Place(until, 0)).until = until
 
+    def now(self) -> set[uuid.UUID]:
+        """Those that are passed over now. From any thread."""
+        now = time.monotonic()
+        return {owner for owner, place in list(self._places.items()) if place.until > now}
+
     def last(self, owners: Iterable[uuid.UUID]) -> list[uuid.UUID]:
         """In the same order, but those that were put aside before come last."""
         return sorted(owners, key=lambda owner: owner in self._places)
