@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
@@ -118,6 +118,20 @@ def _not_paused(workflow: Any) -> str:
 
 def _not_blocked(workflow: Any) -> str:
     return _ended(workflow) or ("" if workflow.blocked_reason else _("It is not blocked."))
+
+
+def _is_read_later(verb: Verb) -> bool:
+    """Whether the workflow's code has to turn for it."""
+    return verb.name in ("signal", "cancel")
+
+
+def _put_off(workflow: Any) -> str:
+    """Why that does not come at once, and when it will; empty where nothing is in the way."""
+    if workflow.single:
+        return ""
+    if workflow.status == WorkflowStatus.PAUSED:
+        return _("It is paused: that comes when somebody resumes it.")
+    return _("It is blocked: that comes once its code can go on.") if workflow.blocked_reason else ""
 
 
 def _cancel(sent: Sent) -> Said:
@@ -309,7 +323,12 @@ def _carry_out(verb: Verb, sent: Sent, workflow: Any) -> Said:
         return Said(messages.INFO, _("Nothing was changed: %(why)s") % {"why": verb.impossible(workflow)})
     try:
         with auditing.asked_through(Through.ADMIN):
-            return verb.carry_out(sent)
+            said = verb.carry_out(sent)
+        return (
+            replace(said, text=f"{said.text} {_put_off(workflow)}".strip())
+            if said.did and _is_read_later(verb)
+            else said
+        )
     except WorkflowClosed as closed:
         status = wording.workflow_status_word(closed.status).lower()
         text = _("Nothing was changed: this workflow has already ended (%(status)s).") % {"status": status}

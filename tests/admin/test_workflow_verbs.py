@@ -91,6 +91,26 @@ def test_cancel_asks_the_workflow_once(root: Client, workflow: Workflow) -> None
     assert json.loads(message.payload) == {"actor": "root", "reason": "changed my mind"}
 
 
+@pytest.mark.parametrize("verb", ["signal", "cancel"])
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"status": "paused"}, "It is paused: that comes when somebody resumes it."),
+        ({"blocked_reason": "other code"}, "It is blocked: that comes once its code can go on."),
+    ],
+    ids=["paused", "blocked"],
+)
+def test_what_is_sent_to_a_workflow_that_does_not_turn_is_said_to_come_later(
+    root: Client, workflow: Workflow, verb: str, changed: dict[str, str], told: str
+) -> None:
+    form = {"signal": "approval"} if verb == "signal" else {}
+    (before,) = said(send(root, verb, workflow, **form))
+    assert told not in before
+    Workflow.objects.filter(pk=workflow.pk).update(**changed)
+    (after,) = said(send(root, verb, workflow, **form))
+    assert after == f"{before} {told}"
+
+
 def test_cancel_of_what_is_over_says_so(root: Client) -> None:
     ended = factories.WorkflowFactory(status="completed")
     assert told(root, "cancel", ended) == "It was already over (completed), so there was nothing to cancel."

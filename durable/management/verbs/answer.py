@@ -16,7 +16,7 @@ from durable.conf import settings
 from durable.errors import PayloadError
 from durable.kernel.birthplace import Birthplace
 from durable.management.verbs import hiding
-from durable.outcomes import Failure, Snapshot
+from durable.outcomes import Failure, Snapshot, WorkflowStatus
 
 
 class Exit(IntEnum):
@@ -98,6 +98,13 @@ def plain_failure(failure: Failure | None) -> dict[str, str] | None:
 def printable(text: object) -> str:
     """Text for a terminal: what could move its cursor or colour it stands there escaped."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
+
+
+def put_off(status: WorkflowStatus, blocked_reason: str = "") -> str:
+    """What a person has to know who has sent something to a workflow that does not turn now; empty where it does."""
+    if status is WorkflowStatus.PAUSED:
+        return " It is paused: that comes after `durable resume`."
+    return " It is blocked: that comes once its code can go on." if blocked_reason else ""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

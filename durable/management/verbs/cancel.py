@@ -6,10 +6,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from durable.flow import look
 from durable.flow.cancel import cancel
 from durable.kernel.limits import MAX_REASON_LENGTH
 from durable.kernel.options import check_text
-from durable.management.verbs.answer import Answer, Exit, Verb, workflow_id
+from durable.management.verbs.answer import Answer, Exit, Verb, put_off, workflow_id
 from durable.outcomes import CancelAnswer
 
 _WORDS = {
@@ -37,6 +38,8 @@ def _run(options: dict[str, Any]) -> Answer:
     words = _SINGLE_ASKED if outcome.single and outcome.answer is CancelAnswer.ASKED else _WORDS[outcome.answer]
     if outcome.answer is CancelAnswer.ALREADY_OVER and outcome.status is not None:
         words = f"Already over: it is {outcome.status.value}."
+    if outcome.answer is CancelAnswer.ASKED and outcome.status is not None and not outcome.single:
+        words += put_off(outcome.status, look.snapshot(found).blocked_reason)
     data = {
         "id": str(found),
         "answer": outcome.answer.value,

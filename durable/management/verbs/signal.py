@@ -7,7 +7,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.client.handle import send_for_staff
-from durable.management.verbs.answer import Answer, Verb, printable, read_json, workflow_id
+from durable.flow import look
+from durable.management.verbs.answer import Answer, Verb, printable, put_off, read_json, workflow_id
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -20,9 +21,11 @@ def _add_arguments(parser: CommandParser) -> None:
 def _run(options: dict[str, Any]) -> Answer:
     found = workflow_id(options["id"])
     payload = read_json("--payload", options["payload"])
+    now = look.snapshot(found)
     send_for_staff(found, options["name"], payload, actor=options["actor"] or None)
     text = f"The signal {printable(options['name'])} was accepted; the workflow takes it at its next turn."
-    return Answer({"id": str(found), "signal": options["name"], "answer": "accepted"}, [text])
+    data = {"id": str(found), "signal": options["name"], "answer": "accepted", "status": now.status.value}
+    return Answer(data, [text + put_off(now.status, now.blocked_reason)])
 
 
 VERB = Verb("send a signal", _add_arguments, _run)
