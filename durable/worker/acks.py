@@ -39,7 +39,7 @@ ABANDON_DELAY = timedelta(milliseconds=100)
 LARGEST_BATCH = 500
 
 
-FIRST_LOCK_WAIT, NEXT_LOCK_WAIT = "100ms", "20ms"
+FIRST_LOCK_WAIT, NEXT_LOCK_WAIT = "300ms", "20ms"
 """How long the first try of an item, and each one after it, waits for a lock: others are due meanwhile."""
 
 

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 NO_TRANSITIONS = {
     *("durable.flow.look", "durable.flow.prove", "durable.store.reads", "durable.store.proof"),
     *("durable.flow.transaction", "durable.store.sql"),
+    *("durable.flow.probe", "durable.flow.steps.doubts", "durable.store.made"),
     *("durable.flow.steps.faults", "durable.store.naming", "durable.store.unpooled", "durable.flow.note_view"),
 }
 """Modules that change nothing: views of what is there, notes of them, and the tools of those that do."""
@@ -41,6 +42,7 @@ READS = {
     ),
     *("durable.store.redrives.matching", "durable.store.history.read", "durable.flow.steps.preparing.unexpected"),
     *("durable.store.due.among", "durable.flow.steps.auditing.asked_through"),
+    *("durable.store.due.rows", "durable.flow.acknowledge.was_made", "durable.store.history.fitting"),
 }
 """Functions that change nothing, in modules that do."""
 
