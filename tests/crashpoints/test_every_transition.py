@@ -42,6 +42,7 @@ READS = {
     ),
     *("durable.store.redrives.matching", "durable.store.history.read", "durable.flow.steps.preparing.unexpected"),
     *("durable.store.due.among", "durable.flow.steps.auditing.asked_through"),
+    *("durable.store.failures.read", "durable.store.failures.read_block", "durable.store.failures.read_reason"),
     *("durable.store.due.rows", "durable.flow.acknowledge.was_made", "durable.store.history.fitting"),
 }
 """Functions that change nothing, in modules that do."""
