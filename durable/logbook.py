@@ -8,6 +8,7 @@ from typing import Any
 from django.apps import apps
 from django.db import DatabaseError, InterfaceError
 
+from durable.errors.showing import visible
 from durable.logs import get_logger
 from durable.models import DeadLetter, OutboxRow
 
@@ -31,6 +32,6 @@ def note(user: Any, rows: list[Any], message: str) -> None:
     from django.contrib.admin.models import CHANGE, LogEntry
 
     try:
-        LogEntry.objects.log_actions(user.pk, rows, CHANGE, message)
+        LogEntry.objects.log_actions(user.pk, rows, CHANGE, visible(message, lines=True))
     except (DatabaseError, InterfaceError) as error:
         logger.warning("logbook.not_written", error=str(error), rows=len(rows))

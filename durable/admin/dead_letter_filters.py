@@ -18,6 +18,7 @@ from django.utils.translation import gettext_lazy
 
 from durable import clock
 from durable.admin import wording
+from durable.admin.keys import spellings
 from durable.admin.keyset import AFTER_VAR, BEFORE_VAR
 from durable.admin.scoping import scope_of
 from durable.admin.workflows import known_types
@@ -94,16 +95,16 @@ def _age(after: str, before: str) -> Callable[[str, datetime], Narrowed]:
 
 def _searched(term: str, scope: Scope) -> Narrowed:
     """A term as one workflow: by its id, by a dispatch key, or by its business key (the newest that has it)."""
-    term = term.strip()
     if "\x00" in term:
         raise ValueError("a search can not hold NUL")
+    keys, term = spellings(term), term.strip()
     if not term:
         return {}
     dispatch = _DISPATCH_KEY.fullmatch(term)
     try:
         return {"workflow_ids": (uuid.UUID(dispatch[1] if dispatch else term),)}
     except ValueError:
-        rows = scope.workflows().filter(key=term).order_by("-pk")
+        rows = scope.workflows().filter(key__in=keys).order_by("-pk")
         return {"workflow_ids": (rows.values_list("pk", flat=True).first() or _NOBODY,)}
 
 
@@ -183,7 +184,7 @@ def in_words(wanted: DeadLetterFilter) -> list[str]:
         (_at(wanted.first_failed_before), _("first failed before %(value)s")),
     ):
         if value:
-            words.append(text % {"value": value})
+            words.append(text % {"value": wording.shortened(str(value), 1_000)})
     if wanted.judged is not None:
         words.append(_("judged") if wanted.judged == "judged" else _("not judged"))
     if wanted.redriven is not None:

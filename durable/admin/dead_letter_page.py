@@ -107,7 +107,7 @@ def _facts(room: Room, row: Any, now: datetime) -> list[Fact]:
     if row.workflow_type:
         workflow = format_html(
             "{} {}<br>{}",
-            room.link(Workflow, row.workflow_id, wording.shortened(row.workflow_key or row.workflow_type, 80)),
+            room.link(Workflow, row.workflow_id, wording.name(row.workflow_key or row.workflow_type, 80)),
             wording.workflow_status(status),
             workflow,
         )

@@ -157,7 +157,7 @@ class DeadLetterAdmin(Room):
 
     def named(self, row: Any, about: str = "") -> object:
         """A row as a link that tells what it is, with its business key and its error beside it."""
-        link = self.link(DeadLetter, row.pk, f"{wording.shortened(row.activity, 60)} #{row.pk}")
+        link = self.link(DeadLetter, row.pk, f"{wording.name(row.activity, 60)} #{row.pk}")
         return format_html("{}{}", link, in_brackets(about))
 
     def _only_viewers(self, request: HttpRequest) -> None:
@@ -171,9 +171,9 @@ class DeadLetterAdmin(Room):
     def activity_shown(self, row: Any) -> object:
         return format_html(
             '{}<span class="durable-below">#{} · {}</span>',
-            wording.shortened(row.activity, 80),
+            wording.name(row.activity, 80),
             row.pk,
-            wording.shortened(row.queue, 40),
+            wording.name(row.queue, 40),
         )
 
     @admin.display(description=gettext_lazy("why"))
@@ -208,7 +208,7 @@ class DeadLetterAdmin(Room):
 
     @admin.display(description=gettext_lazy("workflow"))
     def workflow_shown(self, row: Any) -> object:
-        name = wording.shortened(row.workflow_key or row.workflow_type or _("no longer there"), 40)
+        name = wording.name(row.workflow_key or row.workflow_type or _("no longer there"), 40)
         return format_html(
             '{}<span class="durable-below">{}</span>',
             self.link(Workflow, row.workflow_id, name),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from unicodedata import normalize
 
 from django.core.exceptions import ValidationError
 from django.db.models import Model
@@ -21,3 +23,24 @@ def read_key(model: type[Model], text: str) -> Any:
     except (ValidationError, ValueError):
         return None
     return key
+
+
+_ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[nrt])")
+
+
+def spellings(term: str) -> list[str]:
+    """The keys that a search term may mean: as it is, without the blanks around it, with the characters for which pages
+    show escapes, and with accents as characters of their own or not.
+    """
+    plain = _ESCAPE.sub(_unescaped, term)
+    found = [term, plain, term.strip(), plain.strip()]
+    found += [normalize(form, text) for form in ("NFC", "NFD") for text in found]
+    return [text for text in dict.fromkeys(found) if _is_storable(text)]
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return escape[0].encode("ascii").decode("unicode_escape", "replace")
+
+
+def _is_storable(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)

@@ -56,7 +56,7 @@ def message_words(kind: str, beginning: str) -> str:
         return words
     if not isinstance(name, str):
         return words
-    return _("%(kind)s “%(name)s”") % {"kind": words, "name": wording.shortened(name, 80)}
+    return _("%(kind)s “%(name)s”") % {"kind": words, "name": wording.name(name, 80)}
 
 
 class KindFilter(ChoiceFilter):

@@ -65,6 +65,7 @@ class OutboxRowAdmin(Room):
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         """By workflow, by id or by dispatch key, each exactly: these have an index."""
+        term = term.strip()
         if dispatch := _DISPATCH_KEY.fullmatch(term):
             workflow_id = _uuid(dispatch["workflow"])
             place = {"lease": int(dispatch["lease"]), "ordinal": int(dispatch["ordinal"])}
@@ -77,7 +78,7 @@ class OutboxRowAdmin(Room):
 
     @admin.display(description=gettext_lazy("activity"))
     def activity_shown(self, row: Any) -> str:
-        return wording.shortened(row.activity, 80)
+        return wording.name(row.activity, 80)
 
     @admin.display(description=gettext_lazy("status"))
     def status_shown(self, row: Any) -> object:
@@ -93,7 +94,7 @@ class OutboxRowAdmin(Room):
 
     @admin.display(description=gettext_lazy("queue"))
     def queue_shown(self, row: Any) -> str:
-        return wording.shortened(row.queue, 40)
+        return wording.name(row.queue, 40)
 
     @admin.display(description=gettext_lazy("workflow"))
     def workflow_shown(self, row: Any) -> object:

@@ -23,6 +23,7 @@ from django.utils.translation import gettext as _
 
 from durable.admin.wording import NOTHING, number, read_json
 from durable.conf import settings
+from durable.errors.showing import visible
 from durable.flow.note_view import note_view
 from durable.flow.steps import auditing
 from durable.kernel.birthplace import NOWHERE, PAYLOAD_KEYS, Birthplace
@@ -112,7 +113,8 @@ class Space:
 
     def take(self, text: str) -> tuple[SafeString, bool]:
         """The beginning of a text as HTML, as far as it is shown, and whether that is all of it."""
-        kept = text[:SHOWN_CHARACTERS]
+        shown = visible(text[: SHOWN_CHARACTERS + 1], lines=True)
+        kept = shown[:SHOWN_CHARACTERS]
         html = escape(kept)
         size = len(html.encode("utf-8", "replace"))
         if size > self.left:
@@ -121,7 +123,7 @@ class Space:
             html = escape(kept)
             size = len(html.encode("utf-8", "replace"))
         self.left -= size
-        return html, len(kept) == len(text)
+        return html, len(kept) == len(shown)
 
     @property
     def note(self) -> str:
@@ -216,7 +218,7 @@ def block(text: str, space: Space, *, whole: Stored | None = None) -> SafeString
     payload that the text is read from, if it is one.
     """
     html, is_all = space.take(text)
-    box = format_html('<pre class="durable-text">{}</pre>', html) if html or is_all else SafeString("")
+    box = format_html('<pre class="durable-text" dir="ltr">{}</pre>', html) if html or is_all else SafeString("")
     if is_all and (whole is None or whole.is_whole):
         return box
     characters = number(len(text) if whole is None else whole.characters)

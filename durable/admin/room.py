@@ -149,7 +149,7 @@ class Room(_Base):
                 **frame,
                 "opts": self.opts,
                 "media": self.media,
-                "title": title,
+                "title": wording.shortened(title, 1_000),
                 "list_url": self.address(self.model, "changelist"),
                 **context,
             },
@@ -213,8 +213,7 @@ class Room(_Base):
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         """The room's own search, by what has an index; the whole term is one term."""
-        term = search_term.strip()
-        return (self.search(queryset, term) if term else queryset), False
+        return (self.search(queryset, search_term) if search_term.strip() else queryset), False
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         """The rows that a term finds. A room without a search box never gets here."""
@@ -222,7 +221,7 @@ class Room(_Base):
 
     def link(self, model: type[Model], key: object, text: object) -> SafeString:
         """A link to the page of a row, in this admin site. The row may be gone; its page then says so."""
-        return format_html('<a href="{}">{}</a>', self.address(model, "change", key), text)
+        return format_html('<a href="{}">{}</a>', self.address(model, "change", key), wording.isolated(text))
 
     def workflow_link(self, workflow_id: uuid.UUID) -> SafeString:
         """A link to a workflow, with its id in full."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from durable.admin.wording import number, shortened
+from durable.admin.wording import name, number, shortened
 from durable.kernel.events import EventType
 from durable.kernel.matching import UNREADABLE
 
@@ -35,13 +37,23 @@ def tone(event_type: str) -> str:
     return _TONES.get(event_type, "live")  # type: ignore[call-overload, no-any-return]
 
 
-def sentence(event_type: str, data: Any, *, ordinal: int | None, activity: str | None) -> str:
-    """What happened, in one sentence. `activity` is the name of the activity with this ordinal, where it is known."""
+def sentence(event_type: str, data: Any, *, ordinal: int | None, activity: str | None) -> SafeString:
+    """What happened, in one sentence, as HTML. `activity` is the name of the activity of this ordinal, if known."""
     facts: Mapping[str, Any] = data if isinstance(data, Mapping) else {}
     write = _SENTENCES.get(event_type)
     if write is None:
-        return event_type.replace("_", " ").capitalize()
-    return shortened(write(facts, _named(ordinal, activity)), _LONGEST)
+        return format_html("{}", name(event_type.replace("_", " ").capitalize()))
+    return format_html("{}", write(facts, _named(ordinal, activity)))
+
+
+def _filled(text: str, **values: object) -> SafeString:
+    """A sentence with names and texts of others in it, each in its own direction."""
+    shown = {key: value if isinstance(value, SafeString) else _isolated(value) for key, value in values.items()}
+    return SafeString(escape(text) % shown)
+
+
+def _isolated(value: object) -> SafeString:
+    return format_html("<bdi>{}</bdi>", shortened(str(value), _LONGEST))
 
 
 def failure_words(failure: Any) -> str:
@@ -52,86 +64,90 @@ def failure_words(failure: Any) -> str:
     return f"{kind}: {message}" if kind and message else kind or message
 
 
-def _named(ordinal: int | None, activity: str | None) -> str:
+def _named(ordinal: int | None, activity: str | None) -> SafeString:
     if activity and ordinal is not None:
-        return _("Activity %(ordinal)s (%(name)s)") % {"ordinal": number(ordinal), "name": activity}
+        return _filled(_("Activity %(ordinal)s (%(name)s)"), ordinal=_number(ordinal), name=activity)
     if ordinal is not None:
-        return _("Activity %(ordinal)s") % {"ordinal": number(ordinal)}
-    return _("An activity")
+        return _filled(_("Activity %(ordinal)s"), ordinal=_number(ordinal))
+    return _filled(_("An activity"))
 
 
-def _by_and_why(facts: Mapping[str, Any], did: str) -> str:
+def _number(value: int) -> SafeString:
+    return format_html("{}", number(value))
+
+
+def _by_and_why(facts: Mapping[str, Any], did: str) -> SafeString:
     """`did`, by whom and why, as far as the event says so."""
     actor, reason = facts.get("actor"), facts.get("reason")
+    done = format_html("{}", did)
     if actor:
-        did = _("%(did)s by %(actor)s") % {"did": did, "actor": actor}
-    return f"{did}: {reason}" if reason else did
+        done = _filled(_("%(did)s by %(actor)s"), did=done, actor=actor)
+    return _filled("%(did)s: %(reason)s", did=done, reason=reason) if reason else done
 
 
-def _started(facts: Mapping[str, Any], named: str) -> str:
-    return _("Started as %(type)s") % {"type": facts["type"]} if facts.get("type") else _("Started")
+def _started(facts: Mapping[str, Any], named: SafeString) -> str:
+    return _filled(_("Started as %(type)s"), type=facts["type"]) if facts.get("type") else _("Started")
 
 
-def _failed(facts: Mapping[str, Any], named: str) -> str:
+def _failed(facts: Mapping[str, Any], named: SafeString) -> str:
     words = failure_words(facts.get("failure"))
-    return _("Failed with %(error)s") % {"error": words} if words else _("Failed")
+    return _filled(_("Failed with %(error)s"), error=words) if words else _("Failed")
 
 
-def _cancelled(facts: Mapping[str, Any], named: str) -> str:
+def _cancelled(facts: Mapping[str, Any], named: SafeString) -> str:
     return _by_and_why(facts, _("Terminated") if facts.get("terminated") else _("Cancelled"))
 
 
-def _blocked(facts: Mapping[str, Any], named: str) -> str:
+def _blocked(facts: Mapping[str, Any], named: SafeString) -> str:
     reason = facts.get("reason")
-    return _("Blocked: %(reason)s") % {"reason": reason} if reason else _("Blocked")
+    return _filled(_("Blocked: %(reason)s"), reason=reason) if reason else _("Blocked")
 
 
-def _scheduled(facts: Mapping[str, Any], named: str) -> str:
-    return _("%(named)s was scheduled") % {"named": named}
+def _scheduled(facts: Mapping[str, Any], named: SafeString) -> str:
+    return _filled(_("%(named)s was scheduled"), named=named)
 
 
-def _activity_completed(facts: Mapping[str, Any], named: str) -> str:
-    return _("%(named)s completed") % {"named": named}
+def _activity_completed(facts: Mapping[str, Any], named: SafeString) -> str:
+    return _filled(_("%(named)s completed"), named=named)
 
 
-def _activity_failed(facts: Mapping[str, Any], named: str) -> str:
+def _activity_failed(facts: Mapping[str, Any], named: SafeString) -> str:
     words = failure_words(facts.get("failure"))
-    text = _("%(named)s failed") % {"named": named}
+    text = _filled(_("%(named)s failed"), named=named)
     if words:
-        text = _("%(named)s failed with %(error)s") % {"named": named, "error": words}
+        text = _filled(_("%(named)s failed with %(error)s"), named=named, error=words)
     attempts = facts.get("attempts")
     if isinstance(attempts, int) and attempts > 0:
-        text += " " + ngettext("(after %(count)s attempt)", "(after %(count)s attempts)", attempts) % {
-            "count": number(attempts)
-        }
+        made = ngettext("(after %(count)s attempt)", "(after %(count)s attempts)", attempts)
+        text = format_html("{} {}", text, _filled(made, count=_number(attempts)))
     return text
 
 
-def _activity_cancelled(facts: Mapping[str, Any], named: str) -> str:
-    return _("%(named)s was cancelled") % {"named": named}
+def _activity_cancelled(facts: Mapping[str, Any], named: SafeString) -> str:
+    return _filled(_("%(named)s was cancelled"), named=named)
 
 
-def _redriven(facts: Mapping[str, Any], named: str) -> str:
-    did = _("%(named)s was redriven") % {"named": named}
+def _redriven(facts: Mapping[str, Any], named: SafeString) -> str:
+    did = _filled(_("%(named)s was redriven"), named=named)
     if facts.get("mode") == "forced":
-        did = _("%(named)s was redriven by force") % {"named": named}
+        did = _filled(_("%(named)s was redriven by force"), named=named)
     return _by_and_why(facts, did)
 
 
-def _discarded(facts: Mapping[str, Any], named: str) -> str:
-    return _by_and_why(facts, _("%(named)s was discarded") % {"named": named})
+def _discarded(facts: Mapping[str, Any], named: SafeString) -> str:
+    return _by_and_why(facts, _filled(_("%(named)s was discarded"), named=named))
 
 
-def _timer_fired(facts: Mapping[str, Any], named: str) -> str:
+def _timer_fired(facts: Mapping[str, Any], named: SafeString) -> str:
     timer = facts.get("timer")
     if isinstance(timer, list) and len(timer) == 2:
-        return _("A timer set by event %(seq)s ran out") % {"seq": timer[0]}
+        return _filled(_("A timer set by event %(seq)s ran out"), seq=str(timer[0]))
     return _("A timer ran out")
 
 
-def _signal(facts: Mapping[str, Any], named: str) -> str:
+def _signal(facts: Mapping[str, Any], named: SafeString) -> str:
     name = facts.get("name")
-    return _("Signal “%(name)s” received") % {"name": name} if name else _("A signal was received")
+    return _filled(_("Signal “%(name)s” received"), name=name) if name else _("A signal was received")
 
 
 def _marker(facts: Mapping[str, Any], named: str) -> str:

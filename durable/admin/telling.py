@@ -88,7 +88,7 @@ def in_brackets(about: str) -> str:
 
 
 def _name(key: int, activity: str) -> str:
-    return f"{wording.shortened(activity, 60)} #{key}" if activity else f"#{key}"
+    return f"{wording.name(activity, 60)} #{key}" if activity else f"#{key}"
 
 
 def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:

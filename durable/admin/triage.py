@@ -116,7 +116,7 @@ def _queues(health: look.Health, site_name: str, may: dict[str, bool], without: 
     cards = [
         Card(
             _count(state.due),
-            _("due in “%(queue)s”, and no worker") % {"queue": wording.shortened(state.queue, 40)},
+            _("due in “%(queue)s”, and no worker") % {"queue": wording.name(state.queue, 40)},
             _no_worker(health, wording.span(health.at - state.oldest_due, units=1)),
             "bad",
             _address("worker", site_name) if may["worker"] else "",
@@ -132,7 +132,7 @@ def _queues(health: look.Health, site_name: str, may: dict[str, bool], without: 
                 wording.span(health.at - oldest.oldest_due, units=1),
                 _("is how long the oldest due row waits"),
                 _("Queue “%(queue)s” has workers, but they do not keep up: %(count)s are due.")
-                % {"queue": wording.shortened(oldest.queue, 40), "count": _count(oldest.due)},
+                % {"queue": wording.name(oldest.queue, 40), "count": _count(oldest.due)},
                 "wait",
                 _address("outboxrow", site_name, "?state=waiting") if may["outboxrow"] else "",
                 _("Look"),
@@ -155,7 +155,7 @@ def _turns(health: look.Health, site_name: str, without: set[str]) -> list[Card]
             wording.span(health.at - oldest.oldest_due, units=1),
             _("is how long a workflow waits for its turn"),
             _("Queue “%(queue)s” has workers, and %(count)s workflows of it can run, but none of them is turned.")
-            % {"queue": wording.shortened(oldest.queue, 40), "count": _count(oldest.due)},
+            % {"queue": wording.name(oldest.queue, 40), "count": _count(oldest.due)},
             "wait",
             _address("workflow", site_name),
             _("Look"),

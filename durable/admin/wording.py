@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from durable import clock
+from durable.errors.showing import visible
 from durable.kernel.events import MessageKind
 from durable.outcomes import Cause, OutboxStatus, WorkflowStatus
 
@@ -197,11 +198,31 @@ def moment_and_distance(value: datetime | None, now: datetime) -> SafeString:
 
 def plain(value: object) -> object:
     """The value itself, or a dash for an empty one."""
-    return NOTHING if value is None or value == "" else value
+    if isinstance(value, str) and not isinstance(value, SafeString):
+        return shortened(value, 4_000) if value else NOTHING
+    return NOTHING if value is None else value
 
 
 def shortened(text: str, limit: int) -> str:
-    """At most `limit` characters, with an ellipsis where something was cut."""
+    """At most `limit` characters of a text of somebody else's, with an ellipsis where something was cut. What makes no
+    mark, or changes the direction of the rest, is an escape.
+    """
+    return _cut(visible(text[: limit + 1].replace("\r\n", "\n"), lines=True), limit)
+
+
+def name(text: str, limit: int = 1_000) -> str:
+    """The same for a name (a key, a type, a queue): one line, in which whatever tells two names apart is seen."""
+    return _cut(visible(text[: limit + 1]), limit)
+
+
+def isolated(value: object) -> SafeString:
+    """A name among other words, in the direction of its own."""
+    if isinstance(value, SafeString):
+        return value
+    return format_html("<bdi>{}</bdi>", shortened(value, 4_000) if isinstance(value, str) else value)
+
+
+def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 

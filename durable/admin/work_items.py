@@ -50,7 +50,7 @@ class WorkItemAdmin(Room):
 
     @admin.display(description=gettext_lazy("worker"))
     def worker_shown(self, item: Any) -> str:
-        return wording.shortened(item.worker, 60)
+        return wording.name(item.worker, 60)
 
     @admin.display(description=gettext_lazy("held until"))
     def held_until(self, item: Any) -> object:

@@ -38,7 +38,7 @@ class WorkerAdmin(Room):
 
     @admin.display(description=gettext_lazy("name"))
     def name_shown(self, row: Any) -> str:
-        return wording.shortened(row.name, 60)
+        return wording.name(row.name, 60)
 
     @admin.display(description=gettext_lazy("state"))
     def state(self, row: Any) -> object:
@@ -64,7 +64,7 @@ class WorkerAdmin(Room):
     def queues_shown(self, row: Any) -> str:
         queues = wording.read_json(row.queues_text)
         if isinstance(queues, list):
-            return wording.shortened(", ".join(str(queue) for queue in queues), 500) or _("all")
+            return wording.name(", ".join(str(queue) for queue in queues), 500) or _("all")
         return wording.shortened(str(row.queues_text or _("all")), 500)
 
     def page(self, request: HttpRequest, row: Any) -> Page:

@@ -117,7 +117,7 @@ class WorkflowPage:
         row = self.workflow
         facts = [
             Fact(_("Id"), format_html('<span class="durable-id">{}</span>', row.pk)),
-            Fact(_("Key"), wording.plain(row.key)),
+            Fact(_("Key"), wording.plain(wording.name(row.key or ""))),
             Fact(_("Queue"), row.queue),
             Fact(_("Created"), wording.moment_and_distance(row.created_at, self.now)),
         ]
@@ -239,7 +239,7 @@ class WorkflowPage:
 
     def _pending_row(self, row: Any, error: attempts.ReadAttempt | None) -> Sequence[object]:
         item: WorkItem | None = getattr(row, "workitem", None)
-        named = format_html("{}. {}", wording.number(row.ordinal), wording.shortened(row.activity, 80))
+        named = format_html("{}. {}", wording.number(row.ordinal), wording.name(row.activity, 80))
         return [
             self.room.link(OutboxRow, row.pk, named),
             wording.outbox_status(row.status, paused=row.paused),
@@ -253,7 +253,7 @@ class WorkflowPage:
     def _holder(self, item: WorkItem | None, now: datetime) -> object:
         if item is None:
             return wording.NOTHING
-        lines = [format_html("{}", item.worker)]
+        lines = [wording.isolated(item.worker)]
         if item.locked_until <= now:
             lines.append(wording.badge(_("Lease has run out"), "bad"))
         if item.cancel_requested_at is not None:

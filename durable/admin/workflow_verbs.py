@@ -186,7 +186,8 @@ def _signal(sent: Sent) -> Said:
     send_for_staff(sent.workflow_id, sent.signal, payload, dedup=sent.request_id, actor=sent.user)
     return Said(
         messages.SUCCESS,
-        _("The signal “%(name)s” was accepted. The workflow takes it at its next step.") % {"name": sent.signal},
+        _("The signal “%(name)s” was accepted. The workflow takes it at its next step.")
+        % {"name": wording.name(sent.signal)},
         f"Signal {sent.signal} sent",
     )
 

@@ -21,7 +21,7 @@ from django.utils.translation import gettext_lazy
 from durable import clock
 from durable.admin import downloads, failures, payloads, wording
 from durable.admin.history import birthplace_of_event, one_event, single_event
-from durable.admin.keys import read_key
+from durable.admin.keys import read_key, spellings
 from durable.admin.room import ChoiceFilter, Page, Room, on_the_list, outside_transactions
 from durable.admin.scoping import scope_of
 from durable.admin.workflow_page import WorkflowPage, dead_letters_of
@@ -86,7 +86,7 @@ class TypeFilter(admin.SimpleListFilter):
         chosen = request.GET.get(self.parameter_name)
         if chosen and chosen not in types:
             types.append(chosen)
-        return [(name, wording.shortened(name, 60)) for name in types]
+        return [(name, wording.name(name, 60)) for name in types]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.value()
@@ -114,21 +114,21 @@ class WorkflowAdmin(Room):
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
         """By id, by key, or by the beginning of a type: each is answered by an index."""
-        term = search_term.strip()
-        if not term:
+        if not search_term.strip():
             return queryset, False
+        keys = spellings(search_term)
         try:
-            return queryset.filter(Q(pk=uuid.UUID(term)) | Q(key=term)), False
+            return queryset.filter(Q(pk=uuid.UUID(search_term.strip())) | Q(key__in=keys)), False
         except ValueError:
             pass
-        types = [name for name in known_types(scope_of(request)) if name.startswith(term)]
-        return queryset.filter(Q(key=term) | Q(type__in=[*types, term])), False
+        types = [name for name in known_types(scope_of(request)) if name.startswith(search_term.strip())]
+        return queryset.filter(Q(key__in=keys) | Q(type__in=[*types, *keys])), False
 
     @admin.display(description=gettext_lazy("type"))
     def type_shown(self, row: Any) -> object:
         # The whole cell becomes the link to the page.
         return format_html(
-            '{}<span class="durable-below">{}</span>', wording.shortened(row.type, 80), wording.short_id(row.pk)
+            '{}<span class="durable-below">{}</span>', wording.name(row.type, 80), wording.short_id(row.pk)
         )
 
     @admin.display(description=gettext_lazy("status"))
@@ -137,7 +137,7 @@ class WorkflowAdmin(Room):
 
     @admin.display(description=gettext_lazy("key"))
     def key_shown(self, row: Any) -> object:
-        return wording.plain(wording.shortened(row.key, 60) if row.key else None)
+        return wording.plain(wording.name(row.key, 60) if row.key else None)
 
     @admin.display(description=gettext_lazy("created"))
     def created(self, row: Any) -> object:
@@ -149,7 +149,7 @@ class WorkflowAdmin(Room):
 
     @admin.display(description=gettext_lazy("queue"))
     def queue_shown(self, row: Any) -> str:
-        return wording.shortened(row.queue, 40)
+        return wording.name(row.queue, 40)
 
     def find(self, request: HttpRequest, key: str) -> Any:
         """The workflow with what its page needs; payloads only for those who may see them."""

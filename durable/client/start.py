@@ -20,7 +20,7 @@ from durable.flow import enqueue as enqueueing
 from durable.flow import start as starting
 from durable.kernel.codec import encode_arguments
 from durable.kernel.definitions import ActivityDefinition, Definition, WorkflowDefinition
-from durable.kernel.options import ENQUEUE_NAMES, START_NAMES, ActivityOptions, StartOptions, check_text
+from durable.kernel.options import ENQUEUE_NAMES, START_NAMES, ActivityOptions, StartOptions, check_key
 from durable.outcomes import KeyHeld, Started
 
 R = TypeVar("R")
@@ -165,7 +165,7 @@ def _payload_of_many(definition: Definition, number: int, call: Any, workflow_id
 
 def _checked_key(key: str | None) -> str | None:
     if key is not None:
-        check_text("key", key, settings.max_key_length)
+        check_key(key, settings.max_key_length)
     return key
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final
 from unicodedata import category, combining, is_normalized, normalize
 
@@ -90,30 +88,24 @@ def cut_start(text: str, limit: int) -> str:
     return f"({left:,} earlier characters) …{kept[-limit:]}" if left > 0 else kept
 
 
-def visible(text: str, *, lines: bool = False) -> str:
+def visible(text: str, *, lines: bool = False, escape: Callable[[str], str] | None = None) -> str:
     """A text of somebody else's, for people: what cannot be seen, or would change how the rest is seen, stands there as
-    Python's escape of it. Bidi controls, zero widths, escape sequences and line breaks are among that.
+    Python's escape of it, or by `escape`. Bidi controls, zero widths, escape sequences and line breaks are among that.
 
     With `lines` it is a text of several lines, and line breaks, tabs and wide spaces stay. Without, it is a name:
     spaces that are no plain space are written out as well, and so are accents that are a character of their own where
     Unicode has one for both, since two names that differ in nothing else look alike.
     """
-    return "".join(part for part, _ in marked(text, lines=lines))
-
-
-def marked(text: str, *, lines: bool = False) -> list[tuple[str, bool]]:
-    """The same in parts: what stands there as it is, and what is an escape (True)."""
-    if text.isprintable() and not _UNSEEN.search(text) and (lines or is_normalized("NFC", text)):
-        return [(text, False)] if text else []
-    hides = _hides_in_lines if lines else _hides
-    hidden = [hides(char) for char in text]
-    if not lines and not is_normalized("NFC", text):
-        hidden = [
-            one or combining(char) > 0 or normalize("NFC", char) != char or _joins(before, char)
-            for one, before, char in zip(hidden, ["", *text], text, strict=False)
-        ]
-    parts = groupby(zip(hidden, text, strict=True), key=itemgetter(0))
-    return [("".join(_escape(char) if one else char for _, char in run), one) for one, run in parts]
+    is_normal = lines or is_normalized("NFC", text)
+    if is_normal and text.isprintable() and not _UNSEEN.search(text):
+        return text
+    written, hides = escape or _escape, _hides_in_lines if lines else _hides
+    if is_normal:
+        return "".join(written(char) if hides(char) else char for char in text)
+    return "".join(
+        written(char) if hides(char) or _is_apart(before, char) else char
+        for before, char in zip(["", *text], text, strict=False)
+    )
 
 
 _UNSEEN: Final = re.compile(
@@ -132,8 +124,10 @@ def _hides_in_lines(char: str) -> bool:
     return _hides(char) and char not in "\n\t" and category(char) not in _STAY_IN_LINES
 
 
-def _joins(before: str, char: str) -> bool:
-    return normalize("NFC", before + char) != normalize("NFC", before) + char
+def _is_apart(before: str, char: str) -> bool:
+    """Whether Unicode has another way to write this character, alone or with the one before it."""
+    alone = normalize("NFC", char) == char and not combining(char)
+    return not alone or normalize("NFC", before + char) != normalize("NFC", before) + char
 
 
 def _escape(char: str) -> str:

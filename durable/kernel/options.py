@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Self
+from unicodedata import category
 
 from durable.errors import KeyInvalid, OptionInvalid
 from durable.kernel.limits import LATEST_START, MAX_PRIORITY, MAX_QUEUE_LENGTH, MAX_SPAN, MIN_PRIORITY
@@ -108,6 +109,18 @@ def check_text(what: str, value: Any, limit: int) -> None:
         raise KeyInvalid(what, value, f"{len(value):,} characters are more than the limit of {limit:,}")
     if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise KeyInvalid(what, value, "it holds a NUL character or a lone surrogate, which no database takes")
+
+
+def check_key(value: Any, limit: int) -> None:
+    """Refuse what can not be the key of a workflow: `check_text`, and control characters and line breaks. Two keys are
+    one key if they have the same characters: "é" and "e" with an accent of its own are two. Raises `KeyInvalid`.
+    """
+    check_text("key", value, limit)
+    if any(category(character) in _CONTROLS for character in value):
+        raise KeyInvalid("key", value, "it holds a control character or a line break")
+
+
+_CONTROLS = frozenset({"Cc", "Zl", "Zp"})
 
 
 def check_storable(name: str, value: Any) -> None:

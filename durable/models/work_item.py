@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from durable.errors.showing import visible
 from durable.models.fields import MomentField
 
 
@@ -34,4 +35,4 @@ class WorkItem(models.Model):
         indexes = [models.Index(fields=["locked_until"], name="durable_work_item_expiry")]
 
     def __str__(self) -> str:
-        return f"{self.outbox_row_id} held by {self.worker}"
+        return f"{self.outbox_row_id} held by {visible(self.worker)}"

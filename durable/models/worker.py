@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from durable.errors.showing import visible
 from durable.models.fields import JsonTextField, MomentField
 
 
@@ -23,4 +24,4 @@ class Worker(models.Model):
         default_permissions = ("view",)
 
     def __str__(self) -> str:
-        return self.name
+        return visible(self.name)

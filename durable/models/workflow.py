@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
+from durable.errors.showing import visible
 from durable.models.fields import JsonTextField, MomentField
 from durable.outcomes import TERMINAL, WorkflowStatus
 
@@ -110,4 +111,4 @@ class Workflow(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.type} {self.id}"
+        return f"{visible(self.type)} {self.id}"

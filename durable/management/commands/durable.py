@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -15,6 +16,7 @@ from django.db import InterfaceError
 
 from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, DurableError, KeyInvalid, PayloadError, StoreUnavailable, UsageError
+from durable.errors.showing import visible
 from durable.flow.steps import auditing
 from durable.management.verbs import VERBS
 from durable.management.verbs.answer import Exit, WrongUsage
@@ -99,12 +101,11 @@ def _login() -> str:
 def _as_json(data: Any) -> str:
     """Indented, unless it is long or nested too deeply: a line for each bracket makes a hundred megabytes of one."""
     text = json.dumps(data, ensure_ascii=False)
-    if len(text) > _INDENTED_CHARACTERS:
-        return text
-    try:
-        return json.dumps(data, indent=2, ensure_ascii=False)
-    except RecursionError:
-        return text
+    if len(text) <= _INDENTED_CHARACTERS:
+        with suppress(RecursionError):
+            text = json.dumps(data, indent=2, ensure_ascii=False)
+    # In strings only: outside of them JSON has nothing that this would change. It is read as the same data.
+    return visible(text, lines=True, escape=lambda char: json.dumps(char)[1:-1])
 
 
 def _is_storable(text: str) -> bool:

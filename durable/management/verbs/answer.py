@@ -14,6 +14,7 @@ from django.core.management.base import CommandParser
 from durable.client.find import get_workflow
 from durable.conf import settings
 from durable.errors import PayloadError
+from durable.errors.showing import visible
 from durable.kernel.birthplace import Birthplace
 from durable.management.verbs import hiding
 from durable.outcomes import Failure, Snapshot, WorkflowStatus
@@ -96,8 +97,8 @@ def plain_failure(failure: Failure | None) -> dict[str, str] | None:
 
 
 def printable(text: object) -> str:
-    """Text for a terminal: what could move its cursor or colour it stands there escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(text))
+    """Text for a terminal, on one line: what could move its cursor, colour it, or make no mark stands there escaped."""
+    return visible(str(text))
 
 
 def put_off(status: WorkflowStatus, blocked_reason: str = "") -> str:
