@@ -43,6 +43,7 @@ from durable.kernel.activity_context import activity_info
 from durable.kernel.context import logger, now, random, sleep, uuid4, wait_for_signal
 from durable.kernel.definitions import activity, workflow
 from durable.kernel.retry import Retry
+from durable.kernel.secrets import Secret
 from durable.outcomes import CancelAnswer, CancelOutcome, WorkflowStatus
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ __all__ = [
     "PayloadTooLarge",
     "ResultError",
     "Retry",
+    "Secret",
     "SignalUnreadable",
     "UsageError",
     "WorkflowBlocked",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
@@ -181,6 +181,11 @@ def _encryption_keys(value: Any) -> None:
         raise _Refused(f"a dict from ids to keys of {KEY_BYTES} bytes in base64; {fault}")
 
 
+def _names(value: Any) -> None:
+    if not isinstance(value, tuple | list) or not all(isinstance(name, str) and name for name in value):
+        raise _Refused("a tuple of names of fields")
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "DATABASE": _alias,
     "LEASE_FOR": _lease,
@@ -211,6 +216,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "ADMIN_SCOPE": _path,
     "RESET_CONNECTIONS": _flag,
     "CODEC": _dotted,
+    "HIDDEN_FIELDS": _names,
     "ENCRYPTION_KEYS": _encryption_keys,
     "READ_UNENCRYPTED": _flag,
 }
@@ -252,6 +258,7 @@ class Settings:
     chosen_codec: str = JSON_CODEC
     encryption_keys: Mapping[str, str | bytes] = field(default_factory=dict, repr=False)
     read_unencrypted: bool = False
+    hidden_fields: Sequence[str] = ()
 
     @cached_property
     def database_alias(self) -> str:

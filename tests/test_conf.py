@@ -126,6 +126,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("RESET_CONNECTIONS", None, "True or False"),
     ("PLAIN_FAILURES", 1, "True or False"),
     ("LOG_FAILURES", "none", "'full' or 'type'"),
+    ("HIDDEN_FIELDS", "pin", "a tuple of names"),
     ("READ_UNENCRYPTED", 1, "True or False"),
     ("CODEC", "nowhere.Codec", "can be imported"),
     ("CODEC", "durable.kernel.retry.Retry", "subclass of durable.kernel.codec.JsonCodec"),

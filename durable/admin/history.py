@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from durable.admin import downloads, failures, payloads, wording
 from durable.admin.sentences import sentence, tone
+from durable.client import hidden
 from durable.conf import settings
 from durable.kernel import birthplace
 from durable.kernel.birthplace import NOWHERE, Birthplace
@@ -239,12 +240,7 @@ def _shown(
     if text is None or data == {}:
         return "", ""
     if data is None:
-        # Unreadable: the payload can not be told from the rest, so all of it is shown as it is, or none.
-        if DIGEST_KEY in text:
-            return _("Hidden: it holds the key of the digests, and cannot be read apart from it."), ""
-        if seen is not payloads.Visibility.SHOWN:
-            return seen.note, ""
-        return (text if told is failures.Visibility.SHOWN else told.note), ""
+        return _unreadable(text, seen, told), ""
     traceback = ""
     if isinstance(data, dict) and isinstance(data.get("failure"), dict):
         failure = dict(data["failure"])
@@ -257,6 +253,17 @@ def _shown(
         return payloads.indented(payloads.opened(data, seen, places)), traceback
     except RecursionError:  # nested as deeply as Python can read it, and no deeper
         return _("Not shown: it is nested too deeply."), traceback
+
+
+def _unreadable(text: str, seen: payloads.Visibility, told: failures.Visibility) -> str:
+    """The payload can not be told from the rest, so all of it is shown as it is, or none."""
+    if DIGEST_KEY in text:
+        return _("Hidden: it holds the key of the digests, and cannot be read apart from it.")
+    if hidden.names():
+        return _("Hidden: secret fields cannot be told from the rest of it.")
+    if seen is not payloads.Visibility.SHOWN:
+        return seen.note
+    return text if told is failures.Visibility.SHOWN else told.note
 
 
 def _activity_names(workflow: Any, records: Sequence[Any]) -> dict[int, str]:

@@ -22,6 +22,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from durable.admin.wording import NOTHING, number, read_json
+from durable.client import hidden
 from durable.conf import settings
 from durable.errors.showing import visible
 from durable.flow.note_view import note_view
@@ -174,16 +175,16 @@ def stored(row: Any, name: str, born: Birthplace, address: str) -> Stored | None
 
 def is_plain() -> bool:
     """Whether payloads are stored as they are read, so that a part of one can be read by itself."""
-    return type(settings.codec()).unwrap is JsonCodec.unwrap
+    return type(settings.codec()).unwrap is JsonCodec.unwrap and not hidden.names()
 
 
 def unwrapped(text: str, born: Birthplace) -> str:
-    """A stored payload as its codec reads it, or as it is stored where that fails."""
+    """A stored payload as its codec reads it, or as it is stored where that fails; secret fields are hidden."""
     try:
         opened = settings.codec().unwrap(text, born)
     except BaseException:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
-        return text
-    return opened if isinstance(opened, str) else text
+        opened = text
+    return hidden.of_text(opened if isinstance(opened, str) else text, born)
 
 
 def readable(text: str, born: Birthplace) -> str:
@@ -289,9 +290,10 @@ def envelope(
         return _unshown(given)
     data = read_json(given.text)
     try:
-        text = indented(opened(data, seen, place(data))) if isinstance(data, dict) else given.text
+        text = indented(opened(data, seen, place(data))) if isinstance(data, dict) else ""
     except RecursionError:
-        text = given.text
+        text = ""
+    text = text or hidden.of_text(given.text, NOWHERE)
     return block(text, space, whole=given)
 
 

@@ -18,6 +18,7 @@ from durable.kernel import containers, records
 from durable.kernel.choices import of_enum, of_literal
 from durable.kernel.hints import Unresolved, label
 from durable.kernel.scalars import ANY_SHAPE, NONE, SCALARS, SHAPE_OF, Converter, native
+from durable.kernel.secrets import is_secret
 from durable.kernel.steps import TRIED_IN_VAIN, Steps
 from durable.kernel.unwritable import (
     ANNOTATE,
@@ -26,6 +27,7 @@ from durable.kernel.unwritable import (
     is_lazy,
     misfit,
     mismatch,
+    refusal_of,
     unknown,
     unreadable,
     worked_out,
@@ -60,12 +62,26 @@ def _make(hint: Any) -> Converter:
     if origin is None:
         return _make_plain(hint)
     if origin is typing.Annotated:
-        return converter(arguments[0])
+        return _secret(converter(arguments[0])) if is_secret(hint) else converter(arguments[0])
     if origin is typing.Literal:
         return of_literal(arguments, label(hint))
     if origin in (typing.Union, types.UnionType):
         return _union(arguments, label(hint))
     return _make_class(origin, arguments, label(hint))
+
+
+def _secret(plain: Converter) -> Converter:
+    """The same, but that no refusal quotes the value."""
+
+    def encode(value: Any, depth: int) -> Any:
+        try:
+            return plain.encode(value, depth)
+        except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
+            refusal_of(error)  # raised again, if it says nothing about the value
+            problem = f"the value, which is hidden, cannot be carried as {plain.label}"
+        raise Refusal(problem, "Pass such a value, or change the annotation.")
+
+    return dataclasses.replace(plain, encode=encode)
 
 
 def _make_plain(hint: Any) -> Converter:  # noqa: PLR0911 - one return a kind of annotation

@@ -22,14 +22,14 @@ class Claim:
     lease: int
     ordinal: int
     activity: str
-    payload: str
+    payload: str = field(repr=False)
     options: Mapping[str, Any]
     delivery: int
     delivery_failures: int
     delivery_budget: int
     attempts: int
     attempt_budget: int
-    last_heartbeat: str | None
+    last_heartbeat: str | None = field(repr=False)
     created_at: datetime
     worker: str
     single: bool = False
@@ -51,7 +51,7 @@ class Completed:
     """The handler returned; `payload` is its encoded result."""
 
     claim: Claim
-    payload: str
+    payload: str = field(repr=False)
     heartbeat: str | None = None
 
 

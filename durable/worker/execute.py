@@ -103,8 +103,8 @@ class Call:
 
     claim: Claim
     definition: ActivityDefinition[..., Any]
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: tuple[Any, ...] = field(repr=False)
+    kwargs: dict[str, Any] = field(repr=False)
     retry: Retry
     start_to_close: timedelta | None
     codec: Codec

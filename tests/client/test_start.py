@@ -191,7 +191,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (
         lambda: checkout.start_many([(1,), 2]),  # type: ignore[list-item]
         ArgumentsMismatch,
-        "call 1 is 2, not a tuple",
+        "call 1 is of int, not a tuple",
     ),
     (lambda: checkout.start_many([(1,), ()]), ArgumentsMismatch, "call 1: "),
     (lambda: checkout.start_many([(1,), ("x",)]), PayloadError, "call 1: order_id"),

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from durable.client import hidden
 from durable.client.find import get_workflow
 from durable.conf import settings
 from durable.errors import PayloadError
@@ -86,9 +87,9 @@ def plain_payload(text: str | None, born: Birthplace) -> Any:
     try:
         data = settings.codec().unseal(text, path="payload", birthplace=born)
         json.dumps(data)
+        return hidden.of_data(data, born)
     except (PayloadError, RecursionError):
-        return text
-    return data
+        return hidden.of_text(text, born)
 
 
 def plain_failure(failure: Failure | None) -> dict[str, str] | None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from durable.client import hidden as fields
 from durable.conf import settings
+from durable.kernel.birthplace import NOWHERE, PAYLOAD_KEYS, PayloadKind
 from durable.kernel.events import DIGEST_KEY, Event, EventType
 from durable.outcomes import Failure, Naming, Snapshot
 from durable.store import failures
@@ -57,9 +59,19 @@ def of_message(data: Any) -> Any:
 
 def _of(data: Any, hidden: frozenset[str]) -> Any:
     if isinstance(data, Mapping):
-        return {
-            key: of_payload(value) if key in hidden else _of(value, _OF_FAILURES if key == "failure" else hidden)
-            for key, value in data.items()
-            if key != DIGEST_KEY
-        }
+        return {key: _of_value(key, value, hidden) for key, value in data.items() if key != DIGEST_KEY}
     return [_of(one, hidden) for one in data] if isinstance(data, list) else data
+
+
+def _of_value(key: str, value: Any, hidden: frozenset[str]) -> Any:
+    if key in hidden:
+        return of_payload(_without_secrets(key, value))
+    return _of(value, _OF_FAILURES if key == "failure" else hidden)
+
+
+def _without_secrets(key: str, value: Any) -> Any:
+    """A payload as it is stored, with its secret fields hidden. Nothing in an encrypted one is seen."""
+    if key not in PAYLOAD_KEYS or not isinstance(value, str):
+        return value
+    kind = PayloadKind.RESULT if key == "result" else PayloadKind.VALUE
+    return fields.of_text(value, NOWHERE._replace(kind=kind))

@@ -8,10 +8,12 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from durable.client import hidden
 from durable.conf import settings
 from durable.flow import look
 from durable.flow.note_view import note_view
 from durable.kernel import birthplace
+from durable.kernel.birthplace import NOWHERE
 from durable.kernel.events import Event
 from durable.management.verbs import hiding
 from durable.management.verbs.answer import (
@@ -110,7 +112,7 @@ def _said(message: look.UnreadMessage) -> Any:
     try:
         return hiding.of_message(json.loads(message.payload))
     except ValueError:
-        return hiding.of_payload(message.payload)
+        return hiding.of_payload(hidden.of_text(message.payload, NOWHERE))
 
 
 def _plain_event(event: Event, found: Snapshot) -> dict[str, Any]:

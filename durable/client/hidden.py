@@ -1,0 +1,37 @@
+"""Which fields of payloads are shown to nobody, in this project."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from durable.conf import settings
+from durable.kernel import secrets
+from durable.kernel.birthplace import Birthplace, PayloadKind
+from durable.kernel.registry import registry
+
+
+def names() -> frozenset[str]:
+    """`HIDDEN_FIELDS`, and what is marked as `Secret` in the annotations of registered functions; in small letters."""
+    marked: set[str] = set(settings.hidden_fields)
+    for definition in (*registry.activities(), *registry.workflows()):
+        made: frozenset[str] | None = definition.__dict__.get("_secret_names")
+        if made is None:
+            made = definition.__dict__["_secret_names"] = secrets.names_of(definition.hints)
+        marked |= made
+    return frozenset(name.casefold() for name in marked)
+
+
+def of_text(text: str, born: Birthplace) -> str:
+    """A payload's plain text as anybody may see it."""
+    known = names()
+    if born.kind is PayloadKind.RESULT and secrets.WHOLE_RESULT in known:
+        return f'"{secrets.HIDDEN}"'
+    return secrets.hidden_text(text, known - {secrets.WHOLE_RESULT})
+
+
+def of_data(data: Any, born: Birthplace) -> Any:
+    """The same of JSON natives."""
+    known = names()
+    if born.kind is PayloadKind.RESULT and secrets.WHOLE_RESULT in known:
+        return secrets.HIDDEN
+    return secrets.hidden(data, known - {secrets.WHOLE_RESULT})

@@ -1,0 +1,141 @@
+"""Secret fields are shown to nobody: neither to superusers, nor by commands, in errors or reprs."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Annotated, Any, NamedTuple, TypedDict
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+import durable
+from durable import PayloadError, activity, testing, workflow
+from durable.client import hidden
+from durable.kernel import secrets
+from durable.kernel.codec import JsonCodec
+from durable.kernel.registry import registry
+from durable.models import Event, Message, OutboxRow, Workflow
+from durable.worker import execute
+from tests.admin.conftest import event_of, page_of
+
+CANARY = "canary-4711"
+
+
+@dataclass
+class Door:
+    number: int
+    code: Annotated[str, durable.Secret]
+
+
+class Pair(NamedTuple):
+    left: int
+    token: Annotated[str, durable.Secret] | None
+
+
+class Entry(TypedDict):
+    doors: list[Door]
+
+
+@dataclass
+class Node:
+    """Leads to itself."""
+
+    more: list[Node]
+    seed: Annotated[bytes, durable.Secret()]
+
+
+@pytest.fixture
+def vault() -> Iterator[SimpleNamespace]:
+    with registry.isolated():
+
+        @activity(name="vault.unlock")
+        def unlock(pin: Annotated[str, durable.Secret], door: Door) -> Door:
+            durable.activity_info().heartbeat({"pin": pin})
+            return door
+
+        @workflow(name="vault.enter")
+        async def enter(pin: Annotated[str, durable.Secret], door: Door) -> dict[str, Door]:
+            await durable.wait_for_signal("go")
+            return {"opened": await unlock.execute(pin, door)}
+
+        yield SimpleNamespace(unlock=unlock, enter=enter)
+
+
+@pytest.mark.parametrize(
+    ("hints", "found"),
+    [
+        ({"pin": Annotated[str, durable.Secret]}, {"pin"}),
+        ({"door": Door}, {"code"}),
+        ({"doors": dict[str, list[Door]] | None}, {"code"}),
+        ({"pair": Pair, "entry": Entry}, {"token", "code"}),
+        ({"node": Node}, {"seed"}),
+        ({"pins": list[Annotated[str, durable.Secret]]}, {"pins"}),
+        ({"return": Annotated[str, durable.Secret]}, {secrets.WHOLE_RESULT}),
+        ({"plain": Annotated[str, "a note"], "n": int, "any": Any}, set()),
+    ],
+    ids=range(8),
+)
+def test_marks_are_found_wherever_they_stand(hints: dict[str, Any], found: set[str]) -> None:
+    assert secrets.names_of(hints) == found
+
+
+def test_hiding_keeps_all_else_as_it_is() -> None:
+    names = frozenset({"pin"})
+    data = {"a": [{"PIN": 1, "b": None}], "*pin": [1, 2], "n": 1}
+    assert secrets.hidden(data, names) == {"a": [{"PIN": "hidden", "b": None}], "*pin": "hidden", "n": 1}
+    same = {"n": [1, {"b": 2}]}
+    assert secrets.hidden(same, names) is same
+    assert secrets.hidden_text("{broken: pin", names) == "hidden"
+    assert secrets.hidden_text("{broken: pin", frozenset()) == "{broken: pin"
+
+
+@pytest.mark.django_db
+def test_nobody_sees_them_in_the_admin_or_by_the_command(
+    vault: SimpleNamespace, admin_client: Client, settings: Any
+) -> None:
+    settings.DURABLE = {"HIDDEN_FIELDS": ("Passphrase",)}
+    handle = vault.enter.start(CANARY, Door(7, CANARY))
+    handle.signal("go", {"passphrase": CANARY, "open": True})
+    waiting = vault.enter.start(CANARY, Door(7, CANARY))
+    waiting.signal("go", {"passphrase": CANARY})
+    message = Message.objects.get(workflow=waiting.id, kind="signal")
+    addresses = [page_of(message), page_of(Workflow.objects.get(pk=waiting.id))]
+    shown = [admin_client.get(address).text for address in addresses]
+    assert testing.run(handle) == {"opened": Door(7, CANARY)}
+    done = Workflow.objects.get(pk=handle.id)
+    addresses = [page_of(done), *(event_of(done, seq) for seq in range(1, done.last_seq + 1))]
+    addresses += [page_of(row) for row in OutboxRow.objects.filter(workflow=done)]
+    shown += [admin_client.get(address).text for address in addresses]
+    for arguments in ((), ("--json",)):
+        out = io.StringIO()
+        call_command("durable", "show", str(handle.id), *arguments, stdout=out)
+        shown.append(out.getvalue())
+    assert [CANARY in text for text in shown] == [False] * len(shown)
+    assert sum("hidden" in text for text in shown) > 6
+    stored = Event.objects.get(workflow=done, type="signal_received").data
+    assert CANARY in stored["payload"]  # it is hidden, not taken away
+
+
+def test_errors_and_reprs_do_not_quote_them(vault: SimpleNamespace) -> None:
+    codec = JsonCodec()
+    with pytest.raises(PayloadError, match="which is hidden") as raised:
+        codec.encode(4711, Annotated[str, durable.Secret], path="pin")
+    assert "4711" not in str(raised.value)
+    with pytest.raises(PayloadError) as nested:
+        codec.encode(Door(1, [CANARY]), Door, path="door")  # type: ignore[arg-type]
+    assert "door.code" in str(nested.value)
+    assert CANARY not in str(nested.value)
+    text = codec.encode("x", Annotated[str, durable.Secret], path="pin")
+    assert codec.decode(text, Annotated[str, durable.Secret], path="pin") == "x"
+    call = execute.Call(None, vault.unlock, (CANARY,), {"pin": CANARY}, None, None, codec, None)  # type: ignore[arg-type]
+    assert CANARY not in repr(call)
+
+
+def test_what_is_hidden_is_what_is_registered_now(vault: SimpleNamespace, settings: Any) -> None:
+    assert hidden.names() == {"pin", "code"}
+    settings.DURABLE = {"HIDDEN_FIELDS": ["Token"]}
+    assert hidden.names() == {"pin", "code", "token"}
