@@ -34,6 +34,7 @@ from durable.kernel.limits import (
 )
 from durable.kernel.options import check_text
 from durable.kernel.retry import Retry
+from durable.kernel.room import Room
 
 Backoff = tuple[timedelta, float, timedelta]
 JSON_CODEC = "durable.kernel.codec.JsonCodec"
@@ -204,6 +205,9 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "START_WAIT_FOR": _patience,
     "MAX_PAYLOAD_BYTES": _count(MAX_COUNT),
     "MAX_HISTORY_EVENTS": _count(MAX_COUNT),
+    "MAX_HISTORY_BYTES": _count(MAX_COUNT),
+    "MAX_UNREAD_SIGNALS": _count(MAX_COUNT),
+    "MAX_UNREAD_BYTES": _count(MAX_COUNT),
     "MAX_KEY_LENGTH": _count(MAX_KEY_LENGTH_CEILING),
     "TURN_CPU_FOR": _span,
     "TURN_POISON_LIMIT": _count(32_767),
@@ -244,6 +248,9 @@ class Settings:
     start_wait_for: timedelta = timedelta(seconds=60)
     max_payload_bytes: int = DEFAULT_PAYLOAD_BYTES
     max_history_events: int = 50_000
+    max_history_bytes: int = 50 * 1024 * 1024
+    max_unread_signals: int = 10_000
+    max_unread_bytes: int = 50 * 1024 * 1024
     max_key_length: int = DEFAULT_KEY_LENGTH
     turn_cpu_for: timedelta = timedelta(seconds=2)
     turn_poison_limit: int = 3
@@ -288,6 +295,11 @@ class Settings:
     def seals_failures(self) -> bool:
         """Whether texts of failures go through the codec: where there is one, but for `PLAIN_FAILURES`."""
         return self.chosen_codec != JSON_CODEC and not self.plain_failures
+
+    @property
+    def room(self) -> Room:
+        """How far a history may grow."""
+        return Room(self.max_history_events, self.max_history_bytes)
 
     def codec(self) -> Codec:
         """The codec of `CODEC`, with `MAX_PAYLOAD_BYTES`; the same object each time."""

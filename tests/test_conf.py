@@ -45,6 +45,11 @@ def test_the_defaults_are_those_of_the_design(settings):
     assert current.on_dead_letter == "hold"
     assert (current.concurrency, current.cached_workflows) == (16, 2000)
     assert (current.max_payload_bytes, current.max_history_events, current.max_key_length) == (2**20, 50_000, 200)
+    assert (current.max_history_bytes, current.max_unread_signals, current.max_unread_bytes) == (
+        50 * 2**20,
+        10_000,
+        50 * 2**20,
+    )
     assert (current.turn_cpu_for, current.turn_poison_limit) == (timedelta(seconds=2), 3)
     assert (current.queues, current.notify, current.redact_payloads) == ({}, False, False)
     assert current.reset_connections is True
@@ -112,6 +117,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("START_WAIT_FOR", timedelta(seconds=-1), "timedelta of zero or more"),
     ("MAX_PAYLOAD_BYTES", 1.5, "whole number"),
     ("MAX_HISTORY_EVENTS", 0, "whole number"),
+    ("MAX_HISTORY_BYTES", 0, "whole number"),
+    ("MAX_UNREAD_SIGNALS", True, "whole number"),
+    ("MAX_UNREAD_BYTES", 1.5, "whole number"),
     ("MAX_KEY_LENGTH", 1001, "from 1 to 1,000"),
     ("TURN_CPU_FOR", 2, "timedelta"),
     ("TURN_POISON_LIMIT", 0, "whole number"),

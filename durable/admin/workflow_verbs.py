@@ -22,6 +22,7 @@ from durable.admin.parts import Button
 from durable.client.handle import send_for_staff
 from durable.errors import (
     KeyInvalid,
+    MailboxFull,
     NobodyListens,
     OptionInvalid,
     PayloadError,
@@ -307,6 +308,8 @@ def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpRespo
         said = None if problem else _carry_out(verb, sent, workflow)
     except (StoreUnavailable, TransactionOpen) as refusal:
         problem, said = refusals.sentences(refusal), None
+    except MailboxFull as full:
+        problem, said = _mailbox_full(full), None
     except (_Misfit, NobodyListens, OptionInvalid, PayloadError, KeyInvalid) as misfit:
         problem, said = str(misfit), None
     if said is None:
@@ -316,6 +319,14 @@ def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpRespo
         logbook.note(request.user, [workflow], f"{said.did}: {sent.reason}" if sent.reason else f"{said.did}.")
     messages.add_message(request, said.level, said.text)
     return HttpResponseRedirect(back)
+
+
+def _mailbox_full(full: MailboxFull) -> str:
+    if full.history_is_full:
+        return _("The signal was not sent: the workflow's history has no room for more signals.")
+    return _("The signal was not sent: %(count)s signals wait to be read already. Try again when it has read some.") % {
+        "count": wording.number(full.signals)
+    }
 
 
 def _carry_out(verb: Verb, sent: Sent, workflow: Any) -> Said:

@@ -62,7 +62,8 @@ class Handle(Generic[R]):
         """Send a signal, in the caller's transaction. `payload` are JSON natives. Accepted, not yet delivered.
 
         A second signal with the same `dedup` changes nothing while the first still waits. Raises `WorkflowClosed`,
-        `WorkflowNotFound`, `PayloadError`, `KeyInvalid`, and `NobodyListens` for a single activity.
+        `WorkflowNotFound`, `PayloadError`, `KeyInvalid`, `MailboxFull` when too much waits to be read, and
+        `NobodyListens` for a single activity.
         """
         synchronous("handle.signal(...)", "handle.asignal(...)")
         stored = _signal(self.id, name, payload, dedup)

@@ -23,6 +23,7 @@
     ├── KeyTaken                       a live workflow already holds the business key
     ├── WorkflowNotFound
     ├── WorkflowClosed                 the verb needs a live workflow
+    ├── MailboxFull                    a signal to a workflow that has no room for it
     ├── WorkflowNotBlocked             unblock on a workflow that is not blocked
     ├── ResultError                    what `result()` raises for a workflow that did not complete
     │   ├── WorkflowFailed
@@ -32,6 +33,7 @@
     ├── SignalUnreadable               raised in workflow code: a signal is not of the type asked for
     ├── WorkflowBlocked                the code can not go on behind this history
     │   ├── NonDeterminism
+    │   ├── HistoryFull                the history is as long as it may become
     │   └── StackExhausted
     ├── PoisonTurn                     a turn used more CPU time than it may
     ├── TokenMissing                   the delivery belongs to somebody else by now
@@ -90,6 +92,8 @@ from durable.errors.usage import (
 )
 from durable.errors.workflows import (
     ActivityError,
+    HistoryFull,
+    MailboxFull,
     NonDeterminism,
     PoisonTurn,
     ResultError,
@@ -114,11 +118,13 @@ __all__ = [
     "ConfigurationError",
     "DurableError",
     "EncryptionKeyUnknown",
+    "HistoryFull",
     "HistoryRecordsOutcome",
     "InsideTransaction",
     "InsideWorkflow",
     "KeyInvalid",
     "KeyTaken",
+    "MailboxFull",
     "NobodyListens",
     "NonDeterminism",
     "NotDeadLettered",

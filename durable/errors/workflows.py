@@ -25,6 +25,25 @@ class WorkflowClosed(DurableError):
         super().__init__(f"Workflow {workflow_id} is {status.replace('_', ' ')}; {verb} needs a live workflow.")
 
 
+class MailboxFull(DurableError):
+    """The workflow takes no signal now: too many wait to be read, or its history has no room for one more.
+
+    `signals` and `size` (bytes) are what waits, counted no further than the limits. Nothing was sent.
+    """
+
+    def __init__(self, workflow_id: Any, *, signals: int, size: int, history_is_full: bool) -> None:
+        self.workflow_id = workflow_id
+        self.signals = signals
+        self.size = size
+        self.history_is_full = history_is_full
+        why = (
+            "its history has no room for more (MAX_HISTORY_EVENTS, MAX_HISTORY_BYTES)"
+            if history_is_full
+            else f"{signals:,} signals of {size:,} bytes wait to be read (MAX_UNREAD_SIGNALS, MAX_UNREAD_BYTES)"
+        )
+        super().__init__(f"Workflow {workflow_id} takes no signal now: {why}. This one was not sent.")
+
+
 class WorkflowNotBlocked(DurableError):
     """Unblock was asked for a workflow that is not blocked."""
 
@@ -124,6 +143,10 @@ class NonDeterminism(WorkflowBlocked):
             f"Event {position}: the history records {recorded}, the code asks for {asked}.",
             {"position": position, "recorded": recorded, "asked": asked},
         )
+
+
+class HistoryFull(WorkflowBlocked):
+    """The history is as long as it may become. Raise the limits, or cancel the workflow: that always has room."""
 
 
 class StackExhausted(WorkflowBlocked):

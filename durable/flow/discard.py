@@ -53,8 +53,8 @@ class _Discard(Change[Discarded]):
         told = Failure("Discarded", f"{letter.activity} was discarded: {self.reason}")
         failure = failures.stored(told, workflow.id, self.ordinal)
         if was_judged or not workflow.single:
-            history.append(connection, [(workflow.id, event)])
-            workflows.note_seq(connection, workflow.id, event.seq)
+            added = history.append(connection, [(workflow.id, event)])
+            workflows.note_seq(connection, workflow.id, event.seq, added)
             if not was_judged:
                 messages.insert(connection, self._messages(workflow, failure, letter.attempts))
         elif self.then == "fail":

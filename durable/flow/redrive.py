@@ -87,8 +87,8 @@ class _Redrive(Change[Redriven]):
         event = self.marker(
             connection, workflow, EventType.ACTIVITY_REDRIVEN, mode=self.mode.value, was_judged=was_judged
         )
-        history.append(connection, [(workflow.id, event)])
-        workflows.note_seq(connection, workflow.id, event.seq)
+        added = history.append(connection, [(workflow.id, event)])
+        workflows.note_seq(connection, workflow.id, event.seq, added)
         return moved.row_id, was_judged
 
     def _unreadable(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, fault: str) -> RedriveRefused:

@@ -7,13 +7,15 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.errors import NobodyListens, WorkflowClosed, WorkflowNotFound
+from durable.conf import settings
+from durable.errors import MailboxFull, NobodyListens, WorkflowClosed, WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import auditing, waking
 from durable.kernel import wire
 from durable.kernel.events import MessageKind
 from durable.outcomes import StaffVerb
 from durable.store import messages, wakeups, workflows
+from durable.store.messages import Limits
 
 
 def signal(
@@ -30,28 +32,56 @@ def signal(
 
     Joins the caller's transaction. A second signal with the same `dedup` to one workflow is accepted and changes
     nothing while the first still waits. Raises `WorkflowClosed`, `WorkflowNotFound`, `NobodyListens` for a single
-    activity, and what the database raised. `audited` is what an operator sends, as opposed to the application: an audit
-    row with the name, and without the payload, is committed with the signal.
+    activity, `MailboxFull` when there is no room for it, and what the database raised. `audited` is what an operator
+    sends, as opposed to the application: an audit row with the name, and without the payload, is committed with the
+    signal.
     """
     made = auditing.audit(StaffVerb.SIGNAL, workflow_id, actor=actor, data={"signal": name}) if audited else None
     told = wire.dump({"name": name, "payload": payload})
+    room = settings.room
+    within = Limits(
+        signals=settings.max_unread_signals,
+        size=settings.max_unread_bytes,
+        history_events=room.signal_events,
+        history_bytes=room.signal_bytes,
+    )
 
     def body(connection: BaseDatabaseWrapper) -> None:
-        if messages.insert_for_live(connection, workflow_id, MessageKind.SIGNAL, told, dedup=dedup):
-            waking.wake(connection, [wakeups.EVERY_QUEUE])
-            if made is not None:
-                auditing.record(connection, made)
-            return
-        found = workflows.look(connection, [workflow_id])
-        if workflow_id not in found:
-            raise WorkflowNotFound(workflow_id)
-        workflow = found[workflow_id]
-        if not workflow.is_live:
-            raise WorkflowClosed(workflow_id, workflow.status.value, "a signal")
-        if workflow.single:
-            raise NobodyListens(workflow_id)
+        for last in (False, True):
+            if messages.insert_for_live(connection, workflow_id, MessageKind.SIGNAL, told, dedup=dedup, within=within):
+                waking.wake(connection, [wakeups.EVERY_QUEUE])
+                if made is not None:
+                    auditing.record(connection, made)
+                return
+            if _is_there(connection, workflow_id, dedup, within, last=last):
+                return
 
     if made is None:
         transaction.joined(body)
     else:
         transaction.joined_steps(body)
+
+
+def _is_there(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, dedup: str | None, within: Limits, *, last: bool
+) -> bool:
+    """Whether the same signal waits already. Raises why it was not inserted otherwise; False: there may be room now."""
+    workflow = workflows.look(connection, [workflow_id]).get(workflow_id)
+    if workflow is None:
+        raise WorkflowNotFound(workflow_id)
+    if not workflow.is_live:
+        raise WorkflowClosed(workflow_id, workflow.status.value, "a signal")
+    if workflow.single:
+        raise NobodyListens(workflow_id)
+    if dedup is not None and messages.is_waiting(connection, workflow_id, dedup):
+        return True
+    standing = messages.standing(connection, workflow_id, within)
+    full = standing.signals >= within.signals or standing.size >= within.size
+    if last or full or not standing.history_has_room:
+        raise MailboxFull(
+            workflow_id,
+            signals=standing.signals,
+            size=standing.size,
+            history_is_full=not standing.history_has_room,
+        )
+    return False

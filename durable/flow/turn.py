@@ -19,11 +19,11 @@ from durable import clock
 from durable.conf import settings
 from durable.errors import WorkflowBlocked
 from durable.flow import transaction
-from durable.flow.steps import choosing, closing, feeding, poison, reporting
+from durable.flow.steps import choosing, closing, feeding, keeping, poison, reading, reporting
 from durable.flow.steps.aside import Aside
 from durable.flow.steps.choosing import Choice, Told
 from durable.flow.steps.plan import Plan
-from durable.flow.steps.preparing import Batch, Note, is_turnable, prepare, unexpected
+from durable.flow.steps.preparing import Batch, Note, Notes, is_turnable, prepare, unexpected
 from durable.flow.steps.taking import Take
 from durable.flow.transaction import Patience, Waits
 from durable.kernel.cache import Cache
@@ -32,13 +32,14 @@ from durable.kernel.failure import interrupts, sentence
 from durable.logs import get_logger
 from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
 from durable.store import messages, outbox, sql, staging, together, work_items, workflows
-from durable.store.messages import DueMessage
+from durable.store.inbox import DueMessage, Inbox
 from durable.store.workflows import LockedWorkflow
 
 logger = get_logger("durable.flow")
 
 _CODE_FOR = 0.05
 _UNKNOWN_TYPE_WAITS = timedelta(seconds=5)
+NOTHING = Inbox()
 
 
 def turn(
@@ -52,12 +53,14 @@ def turn(
     idle: int | None = None,
     told: Told | None = None,
     aside: Aside | None = None,
+    reads: Note = lambda _: None,
 ) -> TurnReport:
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
 
     Commits together, for each: events, staged rows, cancellations, `wake_at`, settled rows, the status, and the removal
     of exactly the messages that were read. `note` is told whose code is about to run, and `None` afterwards: a turn
-    that kills its process leaves its name there. Any error drops every coroutine of the batch and is raised; retryable
+    that kills its process leaves its name there. `reads` is told the same of whose history or long payloads are about
+    to be read. Any error drops every coroutine of the batch and is raised; retryable
     ones are tried again, from cold, before that. Workflows with counted poison turns are turned alone. With `take`,
     staged rows may be deliveries of this process from the beginning; the report has them. In
     company, others may have in memory what this process would replay: that is left to them for a moment. Of workflows
@@ -70,12 +73,13 @@ def turn(
     # What an error has dropped from memory here is in nobody else's: a second try leaves nothing to others.
     tries = iter([company])
     passed_over = aside or Aside()
+    notes = Notes(note, reads)
     return transaction.retried(
         lambda: _turn_once(
             cache,
             queues,
             limit,
-            note,
+            notes,
             take,
             company=next(tries, Company.ALONE),
             idle=limit if idle is None else idle,
@@ -94,7 +98,7 @@ def _turn_once(
     cache: Cache,
     queues: tuple[str, ...] | None,
     limit: int,
-    note: Note,
+    note: Notes,
     take: Take | None,
     *,
     company: Company,
@@ -140,7 +144,7 @@ def _turn_once(
     return TurnReport(left=len(choice.left), held=choice.held) if report == TurnReport() else report
 
 
-def _turn_each(cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, note: Note, aside: Aside) -> TurnReport:
+def _turn_each(cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, note: Notes, aside: Aside) -> TurnReport:
     """The same candidates, each in a transaction of its own; nothing is taken on the way. One that meets a lock again
     is put aside; what has met one before comes last.
     """
@@ -168,7 +172,7 @@ def _turn_some(
     candidates: list[uuid.UUID],
     choice: Choice,
     limit: int,
-    note: Note,
+    note: Notes,
     take: Take | None,
     *,
     wait: str = sql.LOCK_WAIT,
@@ -186,7 +190,8 @@ def _turn_some(
                 waits=Waits.LATER,
             )
     except BaseException:
-        note(None)
+        note.runs(None)
+        note.reads(None)
         batch.drop(cache)
         raise
     _keep(cache, batch, plans)
@@ -225,7 +230,7 @@ def _turn(
     candidates: Sequence[uuid.UUID],
     batch: Batch,
     limit: int,
-    note: Note,
+    note: Notes,
     take: Take | None,
     wait: str,
 ) -> tuple[list[Plan], TurnReport]:
@@ -234,9 +239,7 @@ def _turn(
     batch.missed = [owner for owner in candidates if owner not in locked]
     if not locked:
         return [], TurnReport()
-    told, unreadable = messages.due_of(connection, [owner for owner in locked if locked[owner].is_live])
-    for owner, problem in unreadable.items():
-        batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {problem}."))
+    told = reading.due(connection, locked.values(), batch, note)
     until = time.perf_counter() + _CODE_FOR
     plans: list[Plan] = []
     ended: list[uuid.UUID] = []
@@ -253,12 +256,18 @@ def _turn(
             unknown.append(workflow)
         elif batch.seen.get(owner) != workflow.last_seq or (plans and time.perf_counter() > until):
             deferred += 1  # but one always gets its turn, however slow the machine is
+        elif (due := told.get(owner, NOTHING)).waits and owner not in batch.verdicts:
+            deferred += 1
         else:
-            plans.append(_decide(Plan(workflow, at, batch.terms), told.get(owner, []), batch, note, until))
+            plans.append(_decide(Plan(workflow, at, batch.terms), due, batch, note, until))
+    offered = keeping.offer(connection, [locked[owner] for owner in waiting], at)
+    waiting = [owner for owner in waiting if owner not in offered]
     asleep = workflows.first_timers(connection, [workflow.id for workflow in unknown if workflow.id not in told])
     for workflow in unknown:
         begun = batch.started[workflow.id].recorded_at
-        plans.append(_judge_unknown(Plan(workflow, at), told.get(workflow.id, []), begun, asleep.get(workflow.id)))
+        plans.append(
+            _judge_unknown(Plan(workflow, at), told.get(workflow.id, NOTHING).messages, begun, asleep.get(workflow.id))
+        )
     taken = _write(connection, plans, ended=ended, waiting=waiting, take=take)
     if take is not None and taken:
         take.about_to_commit()
@@ -267,32 +276,32 @@ def _turn(
         messages=sum(len(plan.consumed) for plan in plans),
         staged=sum(len(plan.rows) for plan in plans),
         closed=sum(plan.closing is not None for plan in plans),
-        deferred=deferred,
+        deferred=deferred + len(offered),
         parked=len(ended) + len(waiting),
         taken=tuple(taken),
     )
 
 
-def _decide(plan: Plan, due: Sequence[DueMessage], batch: Batch, note: Note, until: float) -> Plan:
+def _decide(plan: Plan, due: Inbox, batch: Batch, note: Notes, until: float) -> Plan:
     """Run one workflow's code on what is due for it."""
     owner = plan.workflow.id
     if owner in batch.verdicts:
         feeding.block(plan, batch.verdicts[owner])
         return plan
-    start = next((message for message in due if message.kind is MessageKind.START), None)
+    start = next((message for message in due.messages if message.kind is MessageKind.START), None)
     if start is not None and start.due > plan.at:
-        feeding.await_start(plan, start, due)
+        feeding.await_start(plan, start, due.messages)
         # The code has not been tried: the mark of a blocked one that a deploy has offered to it stays until it was.
         plan.unknown = bool(plan.workflow.blocked_reason) and plan.closing is None
         return plan
-    note(owner)
+    note.runs(owner)
     try:
         feeding.feed(
             plan,
             batch.executions[owner],
-            due if start is None else [start, *(message for message in due if message is not start)],
+            due,
             started=batch.started.get(owner),
-            max_events=settings.max_history_events,
+            room=settings.room,
             has_time=lambda: time.perf_counter() <= until,
         )
     except BaseException as error:  # as in `_replay`
@@ -300,7 +309,7 @@ def _decide(plan: Plan, due: Sequence[DueMessage], batch: Batch, note: Note, unt
             raise
         feeding.block(plan, unexpected(plan.workflow, error))
     finally:
-        note(None)
+        note.runs(None)
     if plan.workflow.blocked_reason and plan.execution is not None and plan.closing is None:
         plan.note(EventType.WORKFLOW_UNBLOCKED, {"reason": "This version of the code can go on behind the history."})
     return plan
@@ -342,7 +351,7 @@ def _write(
     for plan in plans:
         events += [(plan.workflow.id, event) for event in plan.events]
         if plan.closing is not None:
-            events.append((plan.workflow.id, plan.closing_event(unread.get(plan.workflow.id, []))))
+            events.append((plan.workflow.id, plan.closing_event(unread.get(plan.workflow.id, {}))))
             reporting.closed(
                 plan.workflow,
                 plan.closing.status,
@@ -354,6 +363,7 @@ def _write(
     workflows.wake_later(connection, [plan.workflow.id for plan in plans if plan.unknown], by=_UNKNOWN_TYPE_WAITS)
     workflows.sleep(connection, [*waiting, *ended])
     messages.park(connection, [*waiting, *(plan.workflow.id for plan in plans if plan.blocked)])
+    keeping.leave_signals(connection, [plan for plan in plans if plan.full])
     messages.put_off(connection, {id: until for plan in plans for id, until in plan.later.items()})
     for owner, kind in messages.keep_late(connection, ended):
         logger.warning("message.came_after_the_end", workflow=str(owner), kind=kind)

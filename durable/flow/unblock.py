@@ -18,7 +18,7 @@ from durable.kernel.events import Event, EventType
 from durable.kernel.failure import sentence
 from durable.logs import get_logger
 from durable.outcomes import StaffVerb, WorkflowState
-from durable.store import history, messages, workflows
+from durable.store import messages, together, workflows
 from durable.store.workflows import Progress
 
 logger = get_logger("durable.flow")
@@ -55,8 +55,8 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
             data={"actor": made.actor_text, "reason": reason},
             recorded_at=at,
         )
-        history.append(connection, [(workflow_id, event)])
-        workflows.advance(connection, [Progress(workflow_id, workflow.status, event.seq, wake_at=at)])
+        progress = Progress(workflow_id, workflow.status, event.seq, wake_at=at)
+        together.record(connection, [(workflow_id, event)], [progress])
         messages.unpark(connection, [workflow_id])
         auditing.record(connection, made)
         return WorkflowState.UNBLOCKED

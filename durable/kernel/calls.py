@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from durable.errors import WorkflowBlocked
+from durable.errors import HistoryFull
 from durable.kernel.commands import CancelActivity, RecordUnreadable
 from durable.kernel.futures import ActivityFuture
+from durable.kernel.room import FULL
 
 if TYPE_CHECKING:
     from durable.kernel.loop import WorkflowLoop
@@ -33,7 +34,7 @@ class Calls:
         """Note a call. It gets its ordinal when the activation is idle, unless it was cancelled before."""
         if len(self.issued) >= self._limit:
             raise self._loop.halt(
-                WorkflowBlocked(f"The workflow's code called more than {self._limit:,} activities in one activation.")
+                HistoryFull(f"{FULL}the workflow's code called more than {self._limit:,} activities in one activation.")
             )
         future = self._loop.activity_future()
         future.activity = activity

@@ -11,7 +11,7 @@ workflow_begun       (nothing)
 workflow_completed   result (payload), dropped_tasks, dropped_commands, unread
 workflow_failed      failure {type, message, traceback} or {type, sealed}, dropped_tasks, dropped_commands, unread
 workflow_cancelled   reason, actor, terminated, dropped_tasks, dropped_commands, unread
-workflow_timed_out   unread
+workflow_timed_out   unread (names of signals, reasons of cancel requests), unread_more (how many it does not list)
 workflow_paused      actor, reason
 workflow_resumed     actor, reason
 workflow_reopened    actor, reason

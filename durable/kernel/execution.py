@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from durable.errors import NonDeterminism, PoisonTurn, WorkflowBlocked
+from durable.errors import HistoryFull, NonDeterminism, PoisonTurn
 from durable.kernel import closing
 from durable.kernel.calls import Calls
 from durable.kernel.codec import Codec
@@ -27,6 +27,7 @@ from durable.kernel.futures import ActivityFuture
 from durable.kernel.loop import WorkflowLoop
 from durable.kernel.mailbox import Mailbox
 from durable.kernel.matching import Asked, match, unreadable, words_of_record
+from durable.kernel.room import FULL, Room
 from durable.kernel.stack import on_shallow_stack
 from durable.kernel.timers import Timer
 from durable.outcomes import Failure
@@ -215,11 +216,12 @@ class Execution:
         with self.loop.turn:
             commands = tuple([self._command(one) for one in self._run(event)])
             self.last_seq = event.seq + len(commands)
-        if self.last_seq > self._max_events and not self.done:
-            raise WorkflowBlocked(
-                f"The history would reach {self.last_seq:,} events, more than the limit of {self._max_events:,} "
+        limit = self._max_events if self.cancel_reason is None else Room(self._max_events, 1).last_event
+        if self.last_seq > limit and not self.done:
+            raise HistoryFull(
+                f"{FULL}it would reach {self.last_seq:,} events, more than the limit of {limit:,} "
                 "(DURABLE['MAX_HISTORY_EVENTS']).",
-                {"events": self.last_seq, "limit": self._max_events},
+                {"events": self.last_seq, "limit": limit},
             )
         return Activation(commands, self._log())
 

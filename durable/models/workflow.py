@@ -59,6 +59,7 @@ class Workflow(models.Model):
     priority = models.SmallIntegerField(default=0)
     custom_status = models.CharField(max_length=1000, default="", blank=True)
     last_seq = models.PositiveIntegerField(default=1)
+    history_bytes = models.BigIntegerField(db_default=0)  # of the current run's events; 0: not counted yet
     wake_at = MomentField(null=True)
     timers = JsonTextField(default=list)
     blocked_reason = models.TextField(default="", blank=True)

@@ -32,16 +32,30 @@ SELECT workflow_id, seq, type, ordinal, data, recorded_at FROM {given}
 """
 
 
-def append(connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]) -> None:
-    """Append events, each to the workflow it stands beside. One statement; the workflows are locked by the caller."""
-    if events:
-        sql.execute(connection, *appending(connection, events))
+Bytes = dict[uuid.UUID, int]
+"""By how much histories have become longer."""
 
 
-def appending(connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]) -> tuple[str, sql.Params]:
-    """The statement of `append`, and its parameters."""
+def append(connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]) -> Bytes:
+    """Append events, each to the workflow it stands beside. One statement; the workflows are locked by the caller, who
+    adds what is returned to their `history_bytes`.
+    """
+    if not events:
+        return {}
+    statement, params, added = appending(connection, events)
+    sql.execute(connection, statement, params)
+    return added
+
+
+def appending(
+    connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]
+) -> tuple[str, sql.Params, Bytes]:
+    """The statement of `append`, its parameters, and what `append` returns."""
     rows = [(owner, e.seq, e.type.value, e.ordinal, wire.dump(e.data), e.recorded_at) for owner, e in events]
-    return _APPEND.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows)
+    added: Bytes = {}
+    for row in rows:
+        added[row[0]] = added.get(row[0], 0) + sql.size_of(row[4])
+    return _APPEND.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows), added
 
 
 _COLUMNS = "e.workflow_id, e.seq, e.type, e.ordinal, e.data, {recorded_at}"
@@ -57,7 +71,7 @@ def read_leases(
     """
     condition, params = sql.among(connection, "w.id", workflow_ids)
     columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
-    rows = sql.fetch(
+    rows = sql.each(
         connection,
         f"SELECT {columns} FROM durable_workflow w "
         "JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.lease_seq "
@@ -73,6 +87,18 @@ def read_leases(
         except ValueError as error:
             unreadable.setdefault(owner, f"event {row[1]} can not be read: {error}")
     return {owner: events for owner, events in histories.items() if owner not in unreadable}, unreadable
+
+
+def sizes(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> Bytes:
+    """The bytes of the current run of each workflow, whether or not they are counted in its row. One statement."""
+    condition, params = sql.among(connection, "w.id", workflow_ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT w.id, sum({sql.size(connection, 'e.data')}) FROM durable_workflow w "
+        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.lease_seq WHERE {condition} GROUP BY w.id",
+        params,
+    )
+    return {sql.as_uuid(owner): int(size) for owner, size in rows}
 
 
 def read(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list[Event]:

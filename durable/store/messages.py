@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.kernel.events import MessageKind
-from durable.models.fields import moment_from_database
+from durable.kernel.limits import MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
 from durable.store import sql
 
 
@@ -25,20 +24,6 @@ class NewMessage:
     kind: MessageKind
     payload: str
     ordinal: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DueMessage:
-    """A message as a turn reads it."""
-
-    id: int
-    workflow_id: uuid.UUID
-    lease: int
-    kind: MessageKind
-    ordinal: int | None
-    payload: str
-    due: datetime
-    created_at: datetime
 
 
 BEGUN = "NOT (m.kind = 'start')"
@@ -64,8 +49,33 @@ def insert(connection: BaseDatabaseWrapper, new: Sequence[NewMessage]) -> None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may wait unread for one workflow, in signals and in bytes, and how long its history may be for one more."""
+
+    signals: int
+    size: int
+    history_events: int
+    history_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What waits unread for a workflow, counted up to the limits, and whether its history has room."""
+
+    signals: int
+    size: int
+    history_has_room: bool
+
+
 def insert_for_live(
-    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, kind: MessageKind, payload: str, *, dedup: str | None
+    connection: BaseDatabaseWrapper,
+    workflow_id: uuid.UUID,
+    kind: MessageKind,
+    payload: str,
+    *,
+    dedup: str | None,
+    within: Limits | None = None,
 ) -> int:
     """Insert a message if the workflow is live and has code that will read it, which a single activity has not.
     Answers how many went in.
@@ -73,64 +83,57 @@ def insert_for_live(
     One statement: the look at the status and the insert can not be pulled apart. It is never parked here, also not for
     a paused workflow: that is for the turn, which holds the workflow's lock. Parked by a caller whose transaction goes
     on, it would come to light behind a resume that did not see it, and wait for ever. A message with a `dedup` that the
-    workflow has already received is not inserted again.
+    workflow has already received is not inserted again. `within` limits what waits; without a lock, so that those who
+    send at the same moment may go a little beyond.
     """
     now, now_params = clock.now_sql(connection)
+    room, room_params = "", []
+    if within is not None:
+        room = (
+            f" AND w.last_seq < %s AND w.history_bytes < %s AND (SELECT count(*) < %s AND coalesce(sum(size), 0) < %s "
+            f"FROM ({_unread(connection, within)}) AS waiting)"
+        )
+        room_params = [within.history_events, within.history_bytes, within.signals, within.size]
     text = "::text" if sql.is_postgresql(connection) else ""
     return sql.execute(
         connection,
         "INSERT INTO durable_message (workflow_id, lease, kind, payload, visible_at, created_at, parked, dedup) "
         f"SELECT id, lease, %s{text}, %s{text}, {now}, {now}, false, %s{text} "
-        "FROM durable_workflow WHERE id = %s AND status IN ('running', 'paused') AND NOT single "
+        f"FROM durable_workflow w WHERE id = %s AND status IN ('running', 'paused') AND NOT single{room} "
         "ON CONFLICT DO NOTHING",
-        [kind.value, payload, *now_params, *now_params, dedup, sql.param(connection, workflow_id)],
+        [kind.value, payload, *now_params, *now_params, dedup, sql.param(connection, workflow_id), *room_params],
     )
 
 
-def due_of(
-    connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]
-) -> tuple[dict[uuid.UUID, list[DueMessage]], dict[uuid.UUID, str]]:
-    """The due messages of locked, live workflows, each list ordered by (due, id), and a start message even before it is
-    due: it says that the workflow has not begun. Parked ones are included: the caller asks for workflows that it is
-    about to turn. One statement, to be run after the one that took the locks.
+def _unread(connection: BaseDatabaseWrapper, within: Limits) -> str:
+    return (
+        f"SELECT {sql.size(connection, 'm.payload')} AS size FROM durable_message m "
+        f"WHERE m.workflow_id = w.id AND m.kind = 'signal' ORDER BY m.visible_at, m.id LIMIT {within.signals}"
+    )
 
-    Workflows with a message that can not be read (edited by hand, or written by a newer version of the engine) come in
-    the second answer, with the reason: it must not keep the others from their turns.
-    """
-    found: dict[uuid.UUID, list[DueMessage]] = {}
-    unreadable: dict[uuid.UUID, str] = {}
-    workflow_ids = list(workflow_ids)
-    if not workflow_ids:
-        return found, unreadable
-    now, params = clock.now_sql(connection)
-    condition, more = sql.among(connection, "workflow_id", workflow_ids)
+
+def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, within: Limits) -> Standing:
+    """What `insert_for_live` looks at, to say why it has inserted nothing."""
+    unread = _unread(connection, within)
     rows = sql.fetch(
         connection,
-        "SELECT id, workflow_id, lease, kind, ordinal, payload, "
-        f"{sql.moment(connection, 'visible_at')}, {sql.moment(connection, 'created_at')} "
-        f"FROM durable_message WHERE (visible_at <= {now} OR kind = 'start') AND {condition} "
-        "ORDER BY workflow_id, visible_at, id",
-        [*params, *more],
+        "SELECT w.last_seq < %s AND w.history_bytes < %s, "
+        f"(SELECT count(*) FROM ({unread}) AS waiting), (SELECT coalesce(sum(size), 0) FROM ({unread}) AS waiting) "
+        "FROM durable_workflow w WHERE w.id = %s",
+        [within.history_events, within.history_bytes, sql.param(connection, workflow_id)],
     )
-    for row in rows:
-        owner = sql.as_uuid(row[1])
-        try:
-            found.setdefault(owner, []).append(_due_message(owner, row))
-        except ValueError as error:
-            unreadable.setdefault(owner, f"message {row[0]} can not be read: {error}")
-    return found, unreadable
+    (has_room, signals, size) = rows[0] if rows else (True, 0, 0)
+    return Standing(signals, int(size), bool(has_room))
 
 
-def _due_message(owner: uuid.UUID, row: tuple[Any, ...]) -> DueMessage:
-    return DueMessage(
-        id=row[0],
-        workflow_id=owner,
-        lease=row[2],
-        kind=MessageKind(row[3]),
-        ordinal=row[4],
-        payload=row[5],
-        due=_moment(row[6]),
-        created_at=_moment(row[7]),
+def is_waiting(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, dedup: str) -> bool:
+    """Whether a message with this `dedup` waits for the workflow."""
+    return bool(
+        sql.fetch(
+            connection,
+            "SELECT 1 FROM durable_message WHERE workflow_id = %s AND dedup = %s",
+            [sql.param(connection, workflow_id), dedup],
+        )
     )
 
 
@@ -146,6 +149,28 @@ def park(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> 
     if workflow_ids:
         condition, params = sql.among(connection, "workflow_id", workflow_ids)
         sql.execute(connection, f"UPDATE durable_message SET parked = true WHERE NOT parked AND {condition}", params)
+
+
+def park_signals(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
+    """Take the signals of these (locked) workflows out of the due ones; a turn that has room for them reads them."""
+    if workflow_ids:
+        condition, params = sql.among(connection, "workflow_id", workflow_ids)
+        sql.execute(
+            connection,
+            f"UPDATE durable_message SET parked = true WHERE NOT parked AND kind = 'signal' AND {condition}",
+            params,
+        )
+
+
+def asked_to_cancel(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    """Those of the workflows for which a request to cancel has come that is not parked."""
+    condition, params = sql.among(connection, "workflow_id", workflow_ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT DISTINCT workflow_id FROM durable_message WHERE kind = 'cancel' AND NOT parked AND {condition}",
+        params,
+    )
+    return {sql.as_uuid(row[0]) for row in rows}
 
 
 def unpark(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
@@ -173,11 +198,18 @@ _OF_THE_RUN = "kind IN ('start', 'completed', 'failed')"
 """Nobody's news once the workflow has ended. The others were accepted from somebody outside."""
 
 
+_NAME_HEAD = 6 * MAX_SIGNAL_NAME_LENGTH + 20
+"""Characters in which a signal's name stands, each of it escaped: it comes first."""
+_REASON_HEAD = 6 * MAX_REASON_LENGTH + 4_000
+
+
 def take(
     connection: BaseDatabaseWrapper, *, read: Sequence[int], closing: Sequence[uuid.UUID]
 ) -> list[tuple[uuid.UUID, str, str]]:
     """Remove the messages that were read. Of closing (locked) workflows, park for good what callers have said and
-    nobody has read, and remove the rest; returns (workflow, kind, payload) of what is kept, in reading order.
+    nobody has read, and remove the rest; returns (workflow, kind, head) of what is kept, in reading order. A head is as
+    much of the payload as holds a signal's name, or what a request to cancel says: there may be any number of them, of
+    any size.
 
     One statement on PostgreSQL, at most two on SQLite.
     """
@@ -194,7 +226,8 @@ def take(
         taken, of_taken = sql.among(connection, "id", sorted(read))
         removing, params = f"{removing} OR {taken}", [*params, *of_taken]
         keeping, of_keeping = f"{keeping} AND NOT {taken}", [*of_keeping, *of_taken]
-    keeping = f"{keeping} RETURNING visible_at, id, workflow_id, kind, payload"
+    head = f"substr(payload, 1, CASE WHEN kind = 'signal' THEN {_NAME_HEAD} ELSE {_REASON_HEAD} END)"
+    keeping = f"{keeping} RETURNING visible_at, id, workflow_id, kind, {head}"
     if sql.is_postgresql(connection):
         rows = sql.fetch(connection, f"WITH removed AS ({removing}) {keeping}", [*params, *of_keeping])
     else:
@@ -220,9 +253,3 @@ def keep_late(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]
         [*params, *params],
     )
     return [(sql.as_uuid(row[0]), row[1]) for row in rows]
-
-
-def _moment(value: Any) -> datetime:
-    moment = moment_from_database(value)
-    assert moment is not None
-    return moment

@@ -105,12 +105,24 @@ def seconds_since(connection: BaseDatabaseWrapper, column: str, now: str) -> str
     return f"(julianday({now}) - julianday({column})) * 86400.0"
 
 
+def size(connection: BaseDatabaseWrapper, column: str) -> str:
+    """The bytes of a text, without reading more of it than its head on PostgreSQL."""
+    return f"octet_length({column})" if is_postgresql(connection) else f"length(CAST({column} AS BLOB))"
+
+
+def size_of(text: str) -> int:
+    """The same of a text that is at hand."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def locking(connection: BaseDatabaseWrapper, strength: str) -> str:
     """The end of a SELECT that locks its rows (`NO KEY UPDATE`, `UPDATE SKIP LOCKED`, …). SQLite has one lock for all
     writers, which the transaction holds already.
     """
     return f" FOR {strength}" if is_postgresql(connection) else ""
 
+
+_FEW = 20
 
 LOCK_WAIT = "1s"
 """How long a statement of ours waits for a lock that somebody else holds."""
@@ -152,6 +164,15 @@ def fetch(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ())
         cursor.execute(sql, params)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     return rows
+
+
+def each(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+    """The rows of one statement, a few at a time: for long ones, of which what is made takes as much memory again."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, params)
+        while rows := cursor.fetchmany(_FEW):
+            while rows:
+                yield rows.pop(0)
 
 
 def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) -> int:

@@ -67,7 +67,7 @@ _GIVEN = sql.RowSet(
 
 _COLUMNS = (
     "id, type, key, single, status, lease, lease_seq, input, queue, priority, custom_status, last_seq, timers, "
-    "blocked_reason, blocked_version, poison_turns, deadline_at, created_at"
+    "blocked_reason, blocked_version, poison_turns, deadline_at, created_at, history_bytes"
 )
 _ROW_COLUMNS = (
     "workflow_id, lease, ordinal, activity, input, options, namespace, queue, status, paused, suspect, priority, "
@@ -82,7 +82,7 @@ WITH input AS MATERIALIZED (
 ), workflow AS (
     INSERT INTO durable_workflow ({_COLUMNS})
     SELECT id, type, key, {{single}}, 'running', 1, 1, payload, queue, priority, '', 1, '[]', '', '', 0,
-           begins_at + deadline_after * interval '1 microsecond', {{now}}
+           begins_at + deadline_after * interval '1 microsecond', {{now}}, octet_length(started)
     FROM input
     ON CONFLICT DO NOTHING
     RETURNING id
@@ -110,7 +110,8 @@ _POSTGRESQL_ONE = f"""
 WITH workflow AS (
     INSERT INTO durable_workflow ({_COLUMNS})
     VALUES (%(id)s, %(type)s, %(key)s, {{single}}, 'running', 1, 1, %(payload)s, %(queue)s, %(priority)s, '', 1, '[]',
-            '', '', 0, {{begins_at}} + %(deadline_after)s * interval '1 microsecond', {{now}})
+            '', '', 0, {{begins_at}} + %(deadline_after)s * interval '1 microsecond', {{now}},
+            octet_length(%(started)s::text))
     ON CONFLICT DO NOTHING
     RETURNING id
 ), event AS (
@@ -134,7 +135,8 @@ _POSTGRESQL_ONE_ROW = f"""staged AS (
 
 _SQLITE_WORKFLOW = f"""
 INSERT INTO durable_workflow ({_COLUMNS})
-SELECT id, type, key, {{single}}, 'running', 1, 1, payload, queue, priority, '', 1, '[]', '', '', 0, deadline_after, %s
+SELECT id, type, key, {{single}}, 'running', 1, 1, payload, queue, priority, '', 1, '[]', '', '', 0, deadline_after, %s,
+       length(CAST(started AS BLOB))
 FROM {{given}} WHERE true
 ON CONFLICT DO NOTHING
 RETURNING id
@@ -158,7 +160,7 @@ FROM {{given}}
 _SQLITE_ONE_WORKFLOW = f"""
 INSERT INTO durable_workflow ({_COLUMNS})
 VALUES (%(id)s, %(type)s, %(key)s, %(single)s, 'running', 1, 1, %(payload)s, %(queue)s, %(priority)s, '', 1, '[]',
-        '', '', 0, %(deadline_after)s, %(now)s)
+        '', '', 0, %(deadline_after)s, %(now)s, length(CAST(%(started)s AS BLOB)))
 ON CONFLICT DO NOTHING
 """
 _SQLITE_ONE_EVENT = """

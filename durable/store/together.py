@@ -21,12 +21,12 @@ def record(
 ) -> None:
     """Append events, and write what they make of their live workflows' rows."""
     if events and progress and sql.is_postgresql(connection):
-        appended, of_events = history.appending(connection, events)
-        advanced, of_workflows = workflows.advancing(connection, progress)
+        appended, of_events, added = history.appending(connection, events)
+        advanced, of_workflows = workflows.advancing(connection, progress, added)
         sql.execute(connection, f"WITH facts AS ({appended}) {advanced}", [*of_events, *of_workflows])
     else:
-        history.append(connection, events)
-        workflows.advance(connection, progress)
+        added = history.append(connection, events)
+        workflows.advance(connection, progress, added)
 
 
 def finish(

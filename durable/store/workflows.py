@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.kernel import wire
+from durable.kernel.room import HISTORY_FULL
 from durable.models import Event, Workflow
 from durable.models.fields import moment_from_database
 from durable.outcomes import WorkflowStatus
@@ -37,6 +38,10 @@ class LockedWorkflow:
     poison_turns: int
     priority: int
     key: str | None
+    history_bytes: int
+    """Of the events of the current run. 0: not counted yet."""
+    error_class: str
+    """Of a blocked one: of the error that it was blocked by."""
 
     @property
     def is_live(self) -> bool:
@@ -47,7 +52,7 @@ class LockedWorkflow:
 # Locking and looking are SQL by hand: building these queries and converting their rows cost more than running them.
 _COLUMNS = (
     "id, type, single, status, lease, lease_seq, last_seq, {wake_at}, {deadline_at}, blocked_reason, blocked_version, "
-    "poison_turns, priority, key"
+    "poison_turns, priority, key, history_bytes, error_class"
 )
 
 
@@ -158,12 +163,20 @@ class Progress:
     closed_at: datetime | None = None
 
 
-def note_seq(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, last_seq: int) -> None:
-    """Move `last_seq` of a (locked) workflow behind an event that changes nothing else about it."""
+# One that has not been counted yet stays so: the next turn counts all of it.
+_LONGER = "history_bytes = CASE WHEN history_bytes > 0 THEN history_bytes + %s ELSE 0 END"
+
+
+def note_seq(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, last_seq: int, added: Mapping[uuid.UUID, int]
+) -> None:
+    """Move `last_seq` of a (locked) workflow behind an event that changes nothing else about it. `added` is what
+    appending the event has returned.
+    """
     sql.execute(
         connection,
-        "UPDATE durable_workflow SET last_seq = %s WHERE id = %s",
-        [last_seq, sql.param(connection, workflow_id)],
+        f"UPDATE durable_workflow SET last_seq = %s, {_LONGER} WHERE id = %s",
+        [last_seq, added.get(workflow_id, 0), sql.param(connection, workflow_id)],
     )
 
 
@@ -174,12 +187,15 @@ def set_status(
     was: WorkflowStatus,
     becomes: WorkflowStatus,
     last_seq: int,
+    added: Mapping[uuid.UUID, int],
 ) -> None:
-    """Move a (locked) live workflow between running and paused, behind the event that explains it."""
+    """Move a (locked) live workflow between running and paused, behind the event that explains it. `added` is what
+    appending the event has returned.
+    """
     sql.execute(
         connection,
-        "UPDATE durable_workflow SET status = %s, last_seq = %s WHERE id = %s AND status = %s",
-        [becomes.value, last_seq, sql.param(connection, workflow_id), was.value],
+        f"UPDATE durable_workflow SET status = %s, last_seq = %s, {_LONGER} WHERE id = %s AND status = %s",
+        [becomes.value, last_seq, added.get(workflow_id, 0), sql.param(connection, workflow_id), was.value],
     )
 
 
@@ -198,6 +214,7 @@ _GIVEN = sql.RowSet(
         ("closed_at", "timestamptz"),
         ("error_class", "text"),
         ("error_group", "text"),
+        ("added", "bigint"),
     ]
 )
 # One that stays blocked, over a turn that came to nothing, stays so by what it was blocked by.
@@ -211,21 +228,27 @@ UPDATE durable_workflow AS w SET
     status = given.status, last_seq = given.last_seq, wake_at = given.wake_at, timers = given.timers,
     result = given.result, failure = given.failure, blocked_reason = given.blocked_reason,
     blocked_version = given.blocked_version, poison_turns = given.poison_turns, closed_at = given.closed_at,
-    error_class = {error_class}, error_group = {error_group}
+    error_class = {error_class}, error_group = {error_group},
+    history_bytes = given.added + CASE WHEN w.history_bytes > 0 THEN w.history_bytes ELSE (
+        SELECT coalesce(sum({size}), 0) FROM durable_event e
+        WHERE e.workflow_id = w.id AND e.seq >= w.lease_seq AND e.seq <= w.last_seq
+    ) END
 FROM {given}
 WHERE w.id = given.id AND w.status IN ('running', 'paused')
 """
 
 
-def advance(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> None:
+def advance(connection: BaseDatabaseWrapper, progress: Sequence[Progress], added: Mapping[uuid.UUID, int]) -> None:
     """Write what turns made of their (locked, live) workflows. One statement, with the events that explain it beside
-    it.
+    it. `added` is what appending those has returned; of a workflow whose history was never counted, all of it is now.
     """
     if progress:
-        sql.execute(connection, *advancing(connection, progress))
+        sql.execute(connection, *advancing(connection, progress, added))
 
 
-def advancing(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> tuple[str, sql.Params]:
+def advancing(
+    connection: BaseDatabaseWrapper, progress: Sequence[Progress], added: Mapping[uuid.UUID, int]
+) -> tuple[str, sql.Params]:
     """The statement of `advance`, and its parameters."""
     rows = [
         (
@@ -242,10 +265,12 @@ def advancing(connection: BaseDatabaseWrapper, progress: Sequence[Progress]) -> 
             p.closed_at,
             (p.blocked_by if p.failure is None else p.failure.kind).error_class,
             (p.blocked_by if p.failure is None else p.failure.kind).error_group,
+            added.get(p.id, 0),
         )
         for p in progress
     ]
-    return _ADVANCE.format(given=_GIVEN.source(connection), **_KEPT), _GIVEN.params(connection, rows)
+    statement = _ADVANCE.format(given=_GIVEN.source(connection), size=sql.size(connection, "e.data"), **_KEPT)
+    return statement, _GIVEN.params(connection, rows)
 
 
 def first_timers(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, datetime]:
@@ -276,11 +301,18 @@ def wake_later(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, by:
 
 
 def sleep(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
-    """Take the wake-up from (locked) workflows that must not turn now; what lets them turn again makes them due."""
+    """Take the wake-up from (locked) workflows that must not turn now; what lets them turn again makes them due. One
+    with a full history keeps its deadline: it can end by it.
+    """
     if ids:
+        now, now_params = clock.now_sql(connection)
         condition, params = sql.among(connection, "id", ids)
         sql.execute(
-            connection, f"UPDATE durable_workflow SET wake_at = NULL WHERE wake_at IS NOT NULL AND {condition}", params
+            connection,
+            "UPDATE durable_workflow SET wake_at = CASE WHEN status = 'running' AND blocked_reason <> '' "
+            f"AND error_class = %s AND deadline_at > {now} THEN deadline_at END "
+            f"WHERE wake_at IS NOT NULL AND {condition}",
+            [HISTORY_FULL, *now_params, *params],
         )
 
 

@@ -89,6 +89,7 @@ class Turns:
                 idle=self._claims.idle,
                 told=self.told,
                 aside=self._aside,
+                reads=self._reads,
             )
             taken = report.taken
         finally:
@@ -122,6 +123,11 @@ class Turns:
             self._note = None
         if self._note is None:
             self._note = self._make_note()
+
+    def _reads(self, workflow_id: uuid.UUID | None) -> None:
+        """Not as running: while the store does not answer, no code hangs."""
+        if self._note is not None:
+            self._note.write(workflow_id)
 
     def _noted(self, workflow_id: uuid.UUID | None) -> None:
         self._running = None if workflow_id is None else (workflow_id, time.monotonic())

@@ -159,6 +159,24 @@ def test_a_signal_that_can_not_be_sent_is_asked_for_again(
     assert not Message.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("limit", "problem"),
+    [
+        ("MAX_UNREAD_SIGNALS", "1 signals wait to be read already"),
+        ("MAX_HISTORY_EVENTS", "has no room for more signals"),
+    ],
+)
+def test_a_signal_for_which_there_is_no_room_is_refused_in_words(
+    root: Client, workflow: Workflow, settings: Any, limit: str, problem: str
+) -> None:
+    send(root, "signal", workflow, signal="approval")
+    settings.DURABLE = {limit: 1}
+    response = send(root, "signal", workflow, signal="approval")
+    assert 'role="alert"' in response.text
+    assert problem in response.text
+    assert Message.objects.count() == 1
+
+
 def test_a_form_that_is_sent_twice_is_done_once(root: Client, workflow: Workflow) -> None:
     """BUGLOG A12: also after the workflow has taken the first signal."""
     page = root.get(reverse("admin:durable_workflow_signal", args=[workflow.pk]))

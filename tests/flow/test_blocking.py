@@ -326,6 +326,24 @@ def test_a_turn_that_killed_its_process_is_counted_from_outside(driver: Driver, 
     assert everything() == before
 
 
+def test_one_that_kills_each_worker_that_a_deploy_offers_it_to_is_blocked_again(driver: Driver, settings: Any) -> None:
+    """It was offered again and again before: no worker of the new version stayed alive."""
+    settings.DURABLE = {"TURN_POISON_LIMIT": 2}
+    workflow_id = driver.start(cases.signalled)
+    driver.run()
+    poison.count(workflow_id)
+    poison.count(workflow_id)
+    before = history(workflow_id)
+    unblock._offer([workflow_id], "next", connection)
+    assert stored(workflow_id).blocked_version == ""
+    poison.count(workflow_id)
+    assert stored(workflow_id).blocked_version == ""
+    poison.count(workflow_id)
+    assert stored(workflow_id).blocked_version == registry.version()
+    assert history(workflow_id) == before
+    assert driver.turn().workflows == 0
+
+
 def test_a_history_at_its_limit_blocks_the_workflow(driver: Driver, settings: Any) -> None:
     """MAX_HISTORY_EVENTS: shown, not failed; a higher limit lets it go on."""
     settings.DURABLE = {"MAX_HISTORY_EVENTS": 10}

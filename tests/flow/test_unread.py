@@ -24,7 +24,7 @@ own_connections = pytest.mark.django_db(transaction=True)
 on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has one writer at a time.")
 on_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL has many writers at a time.")
 
-NEWS = {"kind": "signal", "name": "news", "payload": "42"}
+NEWS = {"kind": "signal", "name": "news"}
 
 
 # --- every way to end ----------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ def check(state: State) -> None:
 def _history(workflow: Row, history: list[Row]) -> None:
     assert [e["seq"] for e in history] == list(range(1, workflow["last_seq"] + 1)), "numbers without gaps, from 1"
     assert history[0]["type"] == "workflow_started"
+    assert workflow["history_bytes"] is True, "its bytes are counted as it grows"
     assert [e["type"] for e in history].count("workflow_started") == 1
     deciding = [e["type"] for e in history if e["type"] in DECIDES]
     assert DECIDES[deciding[-1]].value == workflow["status"], "the status is what the last deciding event says"

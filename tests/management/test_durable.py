@@ -168,6 +168,15 @@ def test_a_signal_is_accepted_with_its_payload(shop: dict[str, Any]) -> None:
     assert json.loads(json.loads(Message.objects.get(kind="signal").payload)["payload"]) == {"ok": True}
 
 
+def test_a_signal_for_which_there_is_no_room_is_refused(shop: dict[str, Any], settings: Any) -> None:
+    workflow = started()
+    Ran("signal", str(workflow.pk), "approval")
+    settings.DURABLE = {"MAX_UNREAD_SIGNALS": 1}
+    ran = Ran("signal", str(workflow.pk), "approval")
+    assert (ran.code, Message.objects.filter(kind="signal").count()) == (1, 1)
+    assert "takes no signal now: 1 signals" in ran.said
+
+
 def test_cancel_says_what_it_did_and_refuses_what_is_over(shop: dict[str, Any]) -> None:
     """BUGLOG N2, N5."""
     workflow = started()

@@ -24,6 +24,7 @@ DURABLE = {
     "ON_DEAD_LETTER": os.environ.get("PLANT_DEAD_LETTER", "hold"),
     "CONCURRENCY": int(os.environ.get("PLANT_CONCURRENCY", "4")),
     "NOTIFY": "PLANT_NOTIFY" in os.environ,
+    "MAX_HISTORY_BYTES": int(os.environ.get("PLANT_HISTORY", str(50 * 2**20))),
     "TURN_POISON_LIMIT": int(os.environ.get("PLANT_POISON", "3")),
     "TURN_CPU_FOR": timedelta(seconds=float(os.environ.get("PLANT_TURN", "2"))),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow.steps import reporting
-from durable.kernel.events import Event, EventType
+from durable.kernel.events import Event, EventType, MessageKind
 from durable.outcomes import WorkflowStatus
 from durable.store import messages, outbox, together, work_items
 from durable.store.failures import StoredFailure
@@ -33,25 +34,38 @@ def settle(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -
     return len(rows)
 
 
+UNREAD_LISTED = 1_000
+"""A closing event names so many of the messages that were left unread; the rest it counts."""
+
+_NAME = re.compile(r'\s*\{\s*"name"\s*:\s*(?=")')
+_decode = json.JSONDecoder().raw_decode
+
+
 def take_messages(
     connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID], *, read: Iterable[int] = ()
-) -> dict[uuid.UUID, list[dict[str, Any]]]:
+) -> dict[uuid.UUID, dict[str, Any]]:
     """Remove the messages that a turn has `read`. Of (locked) closing workflows, keep what nobody has read of what
-    callers have sent, parked for good; returns it by workflow, for the closing event.
+    callers have sent, parked for good; returns by workflow what the closing event says of it.
 
-    Signals are listed with their name and payload, cancel requests with their reason, in the order in which they would
-    have been read. A result of an activity is not news to anybody, and is removed.
+    Signals are listed with their name, cancel requests with their reason, in the order in which they would have been
+    read; payloads stay where they are. A result of an activity is not news to anybody, and is removed.
     """
-    unread: dict[uuid.UUID, list[dict[str, Any]]] = {}
-    for owner, kind, payload in messages.take(connection, read=list(read), closing=workflow_ids):
-        unread.setdefault(owner, []).append({"kind": kind, **_said(payload)})
+    unread: dict[uuid.UUID, dict[str, Any]] = {}
+    for owner, kind, head in messages.take(connection, read=list(read), closing=workflow_ids):
+        told = unread.setdefault(owner, {"unread": []})
+        if len(told["unread"]) < UNREAD_LISTED:
+            told["unread"].append({"kind": kind, **_said(kind, head)})
+        else:
+            told["unread_more"] = told.get("unread_more", 0) + 1
     return unread
 
 
-def _said(payload: str) -> dict[str, Any]:
-    """What a message says, as its event would have it. One that was damaged must not keep its workflow from ending."""
+def _said(kind: str, head: str) -> dict[str, Any]:
+    """A signal's name, or what a request says. One that was damaged must not keep its workflow from ending."""
     try:
-        said = json.loads(payload)
+        if kind == MessageKind.SIGNAL and (begins := _NAME.match(head)):
+            return {"name": _decode(head, begins.end())[0]}
+        said = json.loads(head) if kind != MessageKind.SIGNAL else None
     except ValueError:
         said = None
     return said if isinstance(said, dict) else {"unreadable": True}
@@ -74,9 +88,8 @@ def end(
     `before` are facts that belong in front of the closing event; they carry the next sequence numbers already.
     """
     settle(connection, [workflow.id])
-    unread = take_messages(connection, [workflow.id]).get(workflow.id, [])
+    told = {**data, **take_messages(connection, [workflow.id]).get(workflow.id, {})}
     seq = workflow.last_seq + len(before) + 1
-    told = {**data, **({"unread": unread} if unread else {})}
     facts = [*before, Event(seq=seq, type=event, data=told, recorded_at=at)]
     told_of = None if failure is None else failure.failure
     reporting.closed(workflow, status, failure=told_of, reason=str(data.get("reason") or ""))

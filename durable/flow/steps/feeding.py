@@ -7,18 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from durable.errors import PoisonTurn, WorkflowBlocked
+from durable.errors import HistoryFull, PoisonTurn, WorkflowBlocked
 from durable.flow.steps import reporting
+from durable.flow.steps.keeping import is_full
 from durable.flow.steps.plan import Closing, Plan
 from durable.kernel import wire
 from durable.kernel.events import Event, EventType, MessageKind
 from durable.kernel.execution import Awaits, Execution
 from durable.kernel.failure import type_name
 from durable.kernel.registry import registry
+from durable.kernel.room import Room
 from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
 from durable.store import failures
-from durable.store.messages import DueMessage
+from durable.store.inbox import DueMessage, Inbox
 
 logger = get_logger("durable.flow")
 
@@ -33,33 +35,47 @@ _EVENT_OF = {
 def feed(
     plan: Plan,
     execution: Execution,
-    due: Sequence[DueMessage],
+    due: Inbox,
     *,
     started: Event | None,
-    max_events: int,
+    room: Room,
     has_time: Callable[[], bool],
 ) -> None:
-    """Feed everything that is due at `plan.at`, until the workflow ends, the time is up, or the code can not go on.
+    """Feed everything that is read of what is due at `plan.at`, until the workflow ends, the time is up, or the code
+    can not go on.
 
     Each activation is planned when it has succeeded; what the code can not go on behind, or overran in, stays due.
-    `started` is the workflow's first event, if its message has not been consumed yet.
+    `started` is the workflow's first event, if its message has not been consumed yet. A history without room for
+    signals takes everything else; one that is full takes a request to cancel, and ends when its time is up.
     """
     plan.execution = execution
-    waiting = deque(due)
+    waiting = deque(sorted(due.messages, key=_cancel_first if is_full(plan.workflow) else _start_first))
     try:
         while plan.closing is None:
-            if plan.last_seq >= max_events:
-                raise WorkflowBlocked(f"The history has reached MAX_HISTORY_EVENTS ({max_events:,} events).")
-            event, message = _next(plan, execution, waiting, started)
+            if not plan.full and not room.takes_signals(plan.last_seq, plan.history_bytes):
+                plan.full = True
+                waiting = deque([message for message in waiting if message.kind is not MessageKind.SIGNAL])
+            if room.goes_on(plan.last_seq, plan.history_bytes, cancelling=execution.cancel_requested):
+                if not waiting and due.more:
+                    plan.again = plan.full
+                    break
+                event, message = _next(plan, execution, waiting, started)
+            else:
+                event, message = _last(plan, execution, waiting, started)
+                if event is None and plan.closing is None:
+                    raise HistoryFull(room.words(plan.last_seq, plan.history_bytes))
             if event is not None:
                 plan.take(event, execution.activate(event).commands)
                 execution.last_seq = plan.last_seq
             if message is not None:
-                waiting.popleft()
+                waiting.remove(message)
+                plan.added += len(message.payload)
                 plan.consumed.append(message.id)
             elif event is None:
+                _must_wait_for_something(plan, execution, room)
                 break
             if plan.closing is None and not has_time():
+                plan.again = plan.full
                 break
     except WorkflowBlocked as error:
         block(plan, error)
@@ -67,6 +83,42 @@ def feed(
         plan.poisoned = True
         plan.execution = None
         logger.warning("workflow.turn_overran", workflow=str(plan.workflow.id), seconds=error.seconds)
+
+
+def _start_first(message: DueMessage) -> bool:
+    return message.kind is not MessageKind.START
+
+
+def _cancel_first(message: DueMessage) -> bool:
+    """What has filled the history must not stand between a full one and its end."""
+    return message.kind is not MessageKind.CANCEL
+
+
+def _last(
+    plan: Plan, execution: Execution, waiting: deque[DueMessage], started: Event | None
+) -> tuple[Event | None, DueMessage | None]:
+    """What a history takes that has no room for anything else: the end of its time, or a request to cancel."""
+    deadline = plan.workflow.deadline_at
+    if deadline is not None and deadline <= plan.at:
+        plan.closing = Closing(EventType.WORKFLOW_TIMED_OUT, WorkflowStatus.TIMED_OUT, {})
+        return None, None
+    request = next((message for message in waiting if message.kind is MessageKind.CANCEL), None)
+    if request is None or execution.cancel_requested:
+        return None, None
+    return _event(plan, execution, request, started), request
+
+
+def _must_wait_for_something(plan: Plan, execution: Execution, room: Room) -> None:
+    """Block a workflow that nothing but a signal could get on, if its history takes none: staff have to see it."""
+    if (
+        plan.full
+        and plan.closing is None
+        and not execution.cancel_requested
+        and not execution.awaits_activities
+        and execution.next_timer() is None
+        and plan.workflow.deadline_at is None
+    ):
+        raise HistoryFull(room.words_for_signals(plan.last_seq, plan.history_bytes))
 
 
 def await_start(plan: Plan, start: DueMessage, due: Sequence[DueMessage]) -> None:

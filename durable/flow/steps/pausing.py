@@ -67,6 +67,6 @@ def _move(
         data={"actor": made.actor_text, "reason": made.reason},
         recorded_at=clock.database_now(connection),
     )
-    history.append(connection, [(workflow.id, event)])
-    workflows.set_status(connection, workflow.id, was=workflow.status, becomes=becomes, last_seq=event.seq)
+    added = history.append(connection, [(workflow.id, event)])
+    workflows.set_status(connection, workflow.id, was=workflow.status, becomes=becomes, last_seq=event.seq, added=added)
     auditing.record(connection, made)

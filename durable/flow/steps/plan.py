@@ -22,11 +22,15 @@ from durable.kernel.execution import Execution
 from durable.kernel.matching import UNREADABLE
 from durable.kernel.registry import registry
 from durable.kernel.retry import Retry
+from durable.kernel.room import HISTORY_FULL
 from durable.outcomes import Failure, WorkflowStatus
 from durable.store import failures
 from durable.store.failures import StoredFailure
 from durable.store.staging import NewRow
 from durable.store.workflows import LockedWorkflow, Progress
+
+_EVENT_BYTES = 100
+"""About what an event takes without what it carries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,17 @@ class Plan:
     blocked_by: str = ""
     poisoned: bool = False
     unknown: bool = False
+    full: bool = False
+    """Whether the history has no room for signals: they stay unread."""
+    again: bool = False
+    """Whether it has to be looked at again when its signals are out of the way."""
+    added: int = 0
+    """About how many bytes the events planned so far have."""
+
+    @property
+    def history_bytes(self) -> int:
+        """About how long the history will be."""
+        return self.workflow.history_bytes + self.added
 
     @property
     def last_seq(self) -> int:
@@ -88,6 +103,7 @@ class Plan:
         """Plan what one activation brought: its input and one event a command. The first input, `workflow_started`,
         stands in the history already; when it brings no command, an event of its own says when the workflow has begun.
         """
+        self.added += _EVENT_BYTES * (1 + len(commands))
         if event.seq > self.last_seq:
             self.events.append(event)
         elif not commands:
@@ -119,10 +135,10 @@ class Plan:
         if self.closing is not None:
             self.closing_at = event.recorded_at
 
-    def closing_event(self, unread: list[dict[str, Any]]) -> Event:
-        """The event that ends the workflow, with what nobody will have read."""
+    def closing_event(self, unread: Mapping[str, Any]) -> Event:
+        """The event that ends the workflow, with what it says of what nobody has read."""
         assert self.closing is not None
-        data = {**self.closing.data, **({"unread": unread} if unread else {})}
+        data = {**self.closing.data, **unread}
         return Event(seq=self.last_seq + 1, type=self.closing.type, data=data, recorded_at=self.closing_at or self.at)
 
     def progress(self) -> Progress | None:
@@ -145,7 +161,7 @@ class Plan:
                 id=workflow.id,
                 status=workflow.status,
                 last_seq=self.last_seq,
-                wake_at=None,
+                wake_at=self._ends_at() if self.blocked_by == HISTORY_FULL else None,
                 blocked_reason=failures.reason(self.blocked, workflow.id),
                 blocked_version=registry.version(),
                 blocked_by=failures.kind(Failure(self.blocked_by, self.blocked)),
@@ -164,10 +180,18 @@ class Plan:
             blocked_version=registry.version() if still_blocked else "",
         )
 
+    def _ends_at(self) -> datetime | None:
+        """Its deadline, if that is still to come: a full history can end by it."""
+        deadline = self.workflow.deadline_at
+        return deadline if deadline is not None and deadline > self.at else None
+
     def _wake_at(self) -> datetime | None:
-        """The next wake-up: moved only when it becomes earlier, or has come. A spurious one only looks, and sets the
-        right moment again; so 500 time limits that never fire are not 500 changes of an index.
+        """The next wake-up: now, if it has to turn `again`; else moved only when it becomes earlier, or has come. A
+        spurious one only looks, and sets the right moment again; so 500 time limits that never fire are not 500 changes
+        of an index.
         """
+        if self.again:
+            return self.at
         timer = self.execution.next_timer() if self.execution is not None else None
         moments = [m for m in (timer.due if timer else None, self.workflow.deadline_at) if m is not None]
         wanted, current = min(moments, default=None), self.workflow.wake_at

@@ -16,7 +16,7 @@ from durable.kernel.failure import type_name
 from durable.kernel.registry import registry
 from durable.logs import get_logger
 from durable.outcomes import Failure
-from durable.store import failures, history, messages, workflows
+from durable.store import failures, messages, together, workflows
 from durable.store.workflows import LockedWorkflow, Progress
 
 logger = get_logger("durable.flow")
@@ -62,7 +62,8 @@ def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:
         turns=turns,
         of=settings.turn_poison_limit,
     )
-    if turns < settings.turn_poison_limit or workflow.blocked_reason:
+    was_blocked = bool(workflow.blocked_reason)
+    if turns < settings.turn_poison_limit or (was_blocked and workflow.blocked_version):
         workflows.count_poison(connection, workflow_id)
         return
     reason = f"{turns} turns in a row used up their CPU time or ended the worker's process."
@@ -73,14 +74,16 @@ def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:
         data=failures.block({"reason": reason, "version": registry.version()}, workflow_id),
         recorded_at=clock.database_now(connection),
     )
-    history.append(connection, [(workflow_id, event)])
-    workflows.advance(
+    together.record(
         connection,
+        []
+        if was_blocked
+        else [(workflow_id, event)],  # it was offered to this version, and the history says it already
         [
             Progress(
                 id=workflow_id,
                 status=workflow.status,
-                last_seq=event.seq,
+                last_seq=workflow.last_seq if was_blocked else event.seq,
                 wake_at=None,
                 blocked_reason=failures.reason(reason, workflow_id),
                 blocked_by=failures.kind(Failure(type_name(PoisonTurn), reason)),

@@ -11,7 +11,7 @@ from datetime import datetime
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import NotRegistered, PoisonTurn, WorkflowBlocked
+from durable.errors import HistoryFull, NotRegistered, PoisonTurn, WorkflowBlocked
 from durable.flow.steps.choosing import Choice
 from durable.flow.steps.plan import Terms
 from durable.kernel.cache import Cache
@@ -25,9 +25,24 @@ from durable.store.workflows import LockedWorkflow
 
 Note = Callable[[uuid.UUID | None], None]
 
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Who is told whose code `runs` now, and whose payloads or history are being read (`reads`); `None` afterwards.
+
+    A process that dies of what it reads leaves the name there as one that dies of what it runs. Of several that are
+    read at once, the heaviest is named.
+    """
+
+    runs: Note
+    reads: Note
+
+
 # An event of one of these types says that the first activation has been; the marks of operators may come before it.
 _BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
 _COLD_EVENTS = 20_000
+_COLD_BYTES = 16 * 1024 * 1024
+"""Histories that are read at once are no longer than this together; one that is longer is read alone."""
 
 
 @dataclass(slots=True)
@@ -61,7 +76,7 @@ def prepare(
     choice: Choice,
     limit: int,
     batch: Batch,
-    note: Note,
+    note: Notes,
 ) -> None:
     """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates`
     what is left to others, all but one if that one has to be turned alone, and what is more than `limit`, or more than
@@ -79,21 +94,35 @@ def prepare(
     left = choice.leave(begun, of=len(candidates))
     candidates[:] = [owner for owner in candidates if owner not in left][:limit]
     chosen = set(candidates)
+    sizes = _sizes(connection, [one for one in turnable if one.id in chosen and one.id not in warm])
+    room = settings.room
     cold: list[LockedWorkflow] = []
-    events = 0
+    events = size = 0
     for workflow in turnable:
         if workflow.id not in chosen:
             continue
         if workflow.id in warm:
             batch.executions[workflow.id] = warm[workflow.id]
             batch.seen[workflow.id] = workflow.last_seq
-        elif cold and events + _length(workflow) > _COLD_EVENTS:
+        elif sizes[workflow.id] > room.last_byte:
+            batch.seen[workflow.id] = workflow.last_seq
+            batch.verdicts[workflow.id] = HistoryFull(room.words(workflow.last_seq, sizes[workflow.id]))
+        elif cold and (events + _length(workflow) > _COLD_EVENTS or size + sizes[workflow.id] > _COLD_BYTES):
             candidates.remove(workflow.id)  # stays due, and comes first in a later batch
         else:
             events += _length(workflow)
+            size += sizes[workflow.id]
             cold.append(workflow)
     if cold:
+        note.reads(max(cold, key=lambda workflow: sizes[workflow.id]).id)
         _replay_all(connection, cold, batch, note)
+
+
+def _sizes(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow]) -> dict[uuid.UUID, int]:
+    """How long the histories of these are, in bytes. A statement more for those that were never counted."""
+    uncounted = [workflow.id for workflow in cold if not workflow.history_bytes]
+    counted = history.sizes(connection, uncounted) if uncounted else {}
+    return {workflow.id: workflow.history_bytes or counted.get(workflow.id, 0) for workflow in cold}
 
 
 def _warm(cache: Cache, workflow: LockedWorkflow) -> Execution | None:
@@ -105,8 +134,9 @@ def _warm(cache: Cache, workflow: LockedWorkflow) -> Execution | None:
     return None
 
 
-def _replay_all(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow], batch: Batch, note: Note) -> None:
+def _replay_all(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow], batch: Batch, note: Notes) -> None:
     histories, unreadable = history.read_leases(connection, [workflow.id for workflow in cold])
+    note.reads(None)
     for workflow in cold:
         found = histories.get(workflow.id, [])
         problem = unreadable.get(workflow.id)
@@ -131,7 +161,7 @@ def is_turnable(workflow: LockedWorkflow) -> bool:
     return not workflow.blocked_reason or workflow.blocked_version == ""
 
 
-def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, note: Note) -> None:
+def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, note: Notes) -> None:
     batch.started[workflow.id] = events[0]
     try:
         definition = registry.workflow(workflow.type)
@@ -151,7 +181,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
     batch.used_at[workflow.id] = events[-1].recorded_at
     if not any(event.type in _BEGUN for event in events):
         return
-    note(workflow.id)
+    note.runs(workflow.id)
     try:
         execution.replay(events)
     except WorkflowBlocked as error:
@@ -165,7 +195,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
             raise
         batch.verdicts[workflow.id] = unexpected(workflow, error)
     finally:
-        note(None)
+        note.runs(None)
 
 
 def unexpected(workflow: LockedWorkflow, error: BaseException) -> WorkflowBlocked:

@@ -41,7 +41,7 @@ def begin(
         "id": workflow_id, "type": definition.name, "key": key, "single": single, "status": "running", "lease": 1,
         "lease_seq": 1, "input": ANY, "result": None, "failure": None, "parent_id": None,
         "queue": definition.queue, "priority": 0, "custom_status": "", "last_seq": 1, "wake_at": None, "timers": [],
-        "blocked_reason": "", "blocked_version": "", "poison_turns": 0,
+        "history_bytes": True, "blocked_reason": "", "blocked_version": "", "poison_turns": 0,
         "deadline_at": None if timeout is None else begins_at + timeout, "created_at": state.now, "closed_at": None,
     }  # fmt: skip
     state.events[workflow_id, 1] = {

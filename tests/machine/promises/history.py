@@ -79,7 +79,9 @@ def close(
                 del state.messages[key]
             else:
                 message["parked"] = True
-                unread.append({"kind": message["kind"], **json.loads(message["payload"])})
+                said = json.loads(message["payload"])
+                said = {"name": said["name"]} if message["kind"] == "signal" else said
+                unread.append({"kind": message["kind"], **said})
     if unread:
         data = {**data, "unread": InAnyOrder(unread)}
     append(state, workflow_id, f"workflow_{status}", data)

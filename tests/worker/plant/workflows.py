@@ -106,3 +106,9 @@ async def talk(label: str) -> str:
     await activities.note.execute(label)
     durable.logger.warning("after %s", label, extra={"order": 42})
     return label
+
+
+@workflow(name="plant.waits")
+async def waits() -> None:
+    """For a signal."""
+    await durable.wait_for_signal("go")

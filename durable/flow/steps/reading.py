@@ -1,0 +1,49 @@
+"""Reading what is due for workflows that are locked for their turn. No `atomic` in here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.errors import WorkflowBlocked
+from durable.flow.steps.keeping import is_full
+from durable.flow.steps.preparing import Batch, Notes, is_turnable
+from durable.store import inbox
+from durable.store.inbox import Inbox
+from durable.store.workflows import LockedWorkflow
+
+
+def due(
+    connection: BaseDatabaseWrapper, locked: Iterable[LockedWorkflow], batch: Batch, note: Notes
+) -> dict[uuid.UUID, Inbox]:
+    """What is due for those that may turn, within the budget of a batch; for which of them that can not be read.
+
+    The note names whose payloads are the longest before any long one is read. One statement, and one more if there are
+    long ones.
+    """
+    room = settings.room
+    turnable = [workflow for workflow in locked if workflow.is_live and is_turnable(workflow)]
+    found = inbox.look(
+        connection,
+        [workflow.id for workflow in turnable],
+        unbegun=[workflow.id for workflow in turnable if _is_unbegun(workflow, batch)],
+        full=[w.id for w in turnable if is_full(w) or not room.takes_signals(w.last_seq, w.history_bytes)],
+    )
+    if found.heaviest is not None:
+        note.reads(found.heaviest)
+    inboxes = inbox.read(connection, found)
+    if found.heaviest is not None:
+        note.reads(None)
+    for owner, one in inboxes.items():
+        if one.problem:
+            batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {one.problem}."))
+    return inboxes
+
+
+def _is_unbegun(workflow: LockedWorkflow, batch: Batch) -> bool:
+    """Whether its start may be among what waits for it."""
+    execution = batch.executions.get(workflow.id)
+    return workflow.id in batch.unknown if execution is None else execution.now is None
