@@ -37,7 +37,7 @@ REASON = "reason-canary"
 
 VIEWS = [
     *("view_workflow", "view_outboxrow", "view_workitem", "view_message", "view_worker", "view_deadletter"),
-    *("view_redrive", "redrive_deadletter", "discard_deadletter", "cancel_workflow", "terminate_workflow"),
+    *("view_staffaction", "redrive_deadletter", "discard_deadletter", "cancel_workflow", "terminate_workflow"),
 ]
 
 
@@ -208,7 +208,7 @@ def test_under_a_codec_no_column_holds_it_and_no_line(monkeypatch: pytest.Monkey
 def test_a_reason_is_where_people_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     play(monkeypatch)
     holding = {name for name, text in columns() if REASON in text}
-    assert holding == {"durable.Event.data", "durable.Redrive.reason"}
+    assert holding == {"durable.Event.data", "durable.StaffAction.reason"}
 
 
 @override_settings(DURABLE={"CODEC": f"{__name__}.Shifting"})

@@ -43,9 +43,20 @@ READS = {
     *("durable.store.redrives.matching", "durable.store.history.read", "durable.flow.steps.preparing.unexpected"),
     *("durable.store.due.among", "durable.flow.steps.auditing.asked_through"),
     *("durable.store.failures.read", "durable.store.failures.read_block", "durable.store.failures.read_reason"),
+    *("durable.store.messages.standing", "durable.store.messages.is_waiting", "durable.store.messages.asked_to_cancel"),
+    *("durable.store.history.sizes", "durable.store.payloads.read", "durable.store.payloads.workflows_after"),
     *("durable.store.due.rows", "durable.flow.acknowledge.was_made", "durable.store.history.fitting"),
 }
 """Functions that change nothing, in modules that do."""
+
+BY_HAND = {
+    "durable.flow.reencrypt.reencrypt",
+    "durable.flow.reencrypt.workflows_after",
+    "durable.store.payloads.replace",
+}
+"""What nobody but an operator calls, under a codec that the story does not have: `tests/crypto/test_broken_off.py` ends
+it before each of its statements.
+"""
 
 ONLY_ON = {"postgresql": {"durable.store.wakeups.tell"}, "sqlite": {"durable.store.claims.anything_due"}}
 """What the other database has no use for."""
@@ -100,7 +111,7 @@ def test_every_verb_and_every_transition_of_the_store_is_part_of_the_story() -> 
         if code not in ran
     }
     elsewhere = set().union(*(names for vendor, names in ONLY_ON.items() if vendor != connection.vendor))
-    assert missing - READS - elsewhere == set()
+    assert sorted(missing - READS - BY_HAND - elsewhere) == []
 
 
 def test_every_verb_that_writes_has_statements_and_a_commit_among_the_points() -> None:

@@ -93,8 +93,7 @@ def test_what_waits_for_nothing_but_a_signal_that_it_cannot_take_is_shown(
     settings.DURABLE = {"MAX_HISTORY_EVENTS": 20}
     workflow_id = driver.start(cases.signalled)
     send(workflow_id, 30)
-    signal_behind = {"name": "go", "payload": '"at last"'}
-    signal.signal(workflow_id, **signal_behind)
+    signal.signal(workflow_id, "go", payload='"at last"')
     driver.run()
     found = stored(workflow_id)
     assert found.blocked_reason.startswith(f"{FULL}its code waits for a signal")

@@ -114,7 +114,27 @@ def read() -> State:
     for key, workflow in tables["workflows"].items():
         size = sum(sql.size_of(wire.dump(e["data"])) for e in tables["events"].values() if e["workflow_id"] == key)
         workflow["history_bytes"] = workflow["history_bytes"] == size  # whether it is right is all that matters
+    _judge_kinds(tables)
     return State(clock.host_now(), **tables)
+
+
+def _judge_kinds(tables: dict[str, Table]) -> None:
+    """Put in the place of what failures are told apart by whether it is right: that, too, is all that matters."""
+    last: dict[int, str] = {}
+    for _, attempt in sorted(tables["failures"].items()):
+        last[attempt["outbox_row_id"]] = wanted = "" if attempt["error"] is None else attempt["error"]["type"]
+        _judge_kind(attempt, right=attempt["error_class"] == wanted)
+    for row_id, row in tables["rows"].items():
+        _judge_kind(row, right=row["status"] != "failed" or row["error_class"] == last[row_id])
+    for workflow in tables["workflows"].values():
+        if workflow["failure"] is not None:
+            _judge_kind(workflow, right=workflow["error_class"] == workflow["failure"]["type"])
+        else:
+            _judge_kind(workflow, right=bool(workflow["error_class"]) == bool(workflow["blocked_reason"]))
+
+
+def _judge_kind(row: Row, *, right: bool) -> None:
+    row["error_class"] = right and bool(row["error_class"]) == bool(row.pop("error_group"))
 
 
 @cache

@@ -70,7 +70,7 @@ def test_long_histories_are_replayed_within_little_memory(plant: Plant, launch: 
     """Many at once, after a restart; none of them was counted before."""
     owners = [plant.start(workflows.waits) for _ in range(40)]
     plant.burst()
-    data = {"name": "news", "payload": json.dumps("x" * MEGABYTE)}
+    data: Any = {"name": "news", "payload": json.dumps("x" * MEGABYTE)}
     for owner in owners:
         last = Workflow.objects.get(id=owner).last_seq
         Event.objects.bulk_create(

@@ -41,7 +41,7 @@ def begin(
         "id": workflow_id, "type": definition.name, "key": key, "single": single, "status": "running", "lease": 1,
         "lease_seq": 1, "input": ANY, "result": None, "failure": None, "parent_id": None,
         "queue": definition.queue, "priority": 0, "custom_status": "", "last_seq": 1, "wake_at": None, "timers": [],
-        "history_bytes": True, "blocked_reason": "", "blocked_version": "", "poison_turns": 0,
+        "history_bytes": True, "error_class": True, "blocked_reason": "", "blocked_version": "", "poison_turns": 0,
         "deadline_at": None if timeout is None else begins_at + timeout, "created_at": state.now, "closed_at": None,
     }  # fmt: skip
     state.events[workflow_id, 1] = {
@@ -55,7 +55,7 @@ def begin(
             paused=False, suspect=False, priority=0, visible_after=begins_at, created_at=state.now, claimed_at=None,
             deliveries=0, delivery_failures=0, delivery_budget=settings.delivery_attempts, attempts=0,
             attempt_budget=definition.retry.max_attempts, last_heartbeat=None, failure_delivered=False, cause="",
-            dead_lettered_at=None, redrive_count=0, discarded_at=None,
+            dead_lettered_at=None, redrive_count=0, discarded_at=None, error_class=True,
         )  # fmt: skip
     else:
         tell(state, workflow_id, "start", "", visible_at=begins_at)

@@ -101,6 +101,7 @@ def _failure_of(state: State, claim: Claim, cause: Cause, error: Any, started_at
         ended_at=state.now,
         cause=cause.value,
         error=error,
+        error_class=True,
     )
 
 
@@ -265,7 +266,7 @@ def reconcile(state: State, *, locked: uuid.UUID | None = None) -> dict[str, int
         cause = Cause.LEASE_LOST if out["worker"] in alive else Cause.WORKER_DIED
         state.expect_new(
             "failures", outbox_row_id=row_id, number=row["deliveries"], worker=out["worker"], started_at=None,
-            ended_at=state.now, cause=cause.value, error=None,
+            ended_at=state.now, cause=cause.value, error=None, error_class=True,
         )  # fmt: skip
         failures = row["delivery_failures"] + 1
         if failures >= row["delivery_budget"]:
