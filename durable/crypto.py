@@ -99,7 +99,8 @@ class EncryptingCodec(JsonCodec):
 
     def is_current(self, stored: str) -> bool:
         """Whether it was encrypted under the key that writes now."""
-        return stored.startswith(self._begin)
+        # A key id may hold a dot, so one can begin like another: what follows is base64, which holds none.
+        return stored.startswith(self._begin) and "." not in stored[len(self._begin) :]
 
 
 def _cipher(key: bytes, birthplace: Birthplace) -> AESGCM:

@@ -15,6 +15,7 @@ from durable.errors.showing import cut_end, said
 from durable.kernel.converters import converter
 from durable.kernel.limits import MAX_NAME_LENGTH
 from durable.kernel.scalars import Converter
+from durable.kernel.secrets import holds_secret
 from durable.kernel.steps import Steps
 from durable.kernel.unwritable import at, entry, misfit, read_at, refusal_of, unreadable
 
@@ -29,6 +30,7 @@ class ArgumentPlan:
     def __init__(self, name: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> None:
         self.name = name
         self.signature = signature
+        self._hints = hints
         parameters = signature.parameters.values()
         self._by_place = [
             p.name for p in parameters if p.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)
@@ -65,6 +67,8 @@ class ArgumentPlan:
                     written[f"**{name}"] = {key: _named(key, convert, item, 0) for key, item in value.items()}
         except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
             refusal = refusal_of(error)
+            if holds_secret(self._hints.get(name, Any)):
+                refusal.unquote()
             raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from refusal.cause
         return written
 

@@ -22,6 +22,7 @@ from durable.kernel.events import DIGEST_KEY
 from durable.kernel.failure import for_log, interrupts, sentence
 from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
 from durable.kernel.natives import is_storable, parsed, plain_text, quickly, written
+from durable.kernel.secrets import holds_secret
 from durable.kernel.stack import with_room
 from durable.kernel.steps import Steps
 from durable.kernel.unwritable import a, endless, refusal_of, unreadable
@@ -83,6 +84,8 @@ class JsonCodec:
             data = with_room(lambda: converter(hint).encode(value, 0))
         except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
             refusal = refusal_of(endless(error))
+            if holds_secret(hint):
+                refusal.unquote()
             raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
         return self.seal(plain_text(data, path), path=path, birthplace=birthplace)
 

@@ -62,12 +62,14 @@ def _make(hint: Any) -> Converter:
     if origin is None:
         return _make_plain(hint)
     if origin is typing.Annotated:
-        return _secret(converter(arguments[0])) if is_secret(hint) else converter(arguments[0])
-    if origin is typing.Literal:
-        return of_literal(arguments, label(hint))
-    if origin in (typing.Union, types.UnionType):
-        return _union(arguments, label(hint))
-    return _make_class(origin, arguments, label(hint))
+        made = converter(arguments[0])
+    elif origin is typing.Literal:
+        made = of_literal(arguments, label(hint))
+    elif origin in (typing.Union, types.UnionType):
+        made = _union(arguments, label(hint))
+    else:
+        made = _make_class(origin, arguments, label(hint))
+    return _secret(made) if is_secret(hint) else made
 
 
 def _secret(plain: Converter) -> Converter:

@@ -29,15 +29,23 @@ class Secret:
 
 def is_secret(hint: Any) -> bool:
     """Whether an annotation is marked, itself or as a member of a union or a list."""
+    return _is_secret(hint, frozenset())
+
+
+def holds_secret(hint: Any) -> bool:
+    """Whether an annotation is marked, or a field is at any depth of it."""
+    return bool(names_of({"value": hint}))
+
+
+def _is_secret(hint: Any, inside: frozenset[int]) -> bool:
     if typing.get_origin(hint) is typing.Annotated:
-        return any(mark is Secret or isinstance(mark, Secret) for mark in hint.__metadata__) or is_secret(
-            hint.__origin__
-        )
+        marked = any(mark is Secret or isinstance(mark, Secret) for mark in hint.__metadata__)
+        return marked or _is_secret(hint.__origin__, inside)
     if isinstance(hint, typing.NewType):
-        return is_secret(hint.__supertype__)
-    if hasattr(hint, "__value__"):
-        return is_secret(hint.__value__)
-    return any(map(is_secret, typing.get_args(hint)))
+        return _is_secret(hint.__supertype__, inside)
+    if hasattr(hint, "__value__"):  # an alias, which may contain itself
+        return id(hint) not in inside and _is_secret(hint.__value__, inside | {id(hint)})
+    return any(_is_secret(part, inside) for part in typing.get_args(hint))
 
 
 def names_of(hints: Mapping[str, Any]) -> frozenset[str]:

@@ -22,15 +22,23 @@ USE_PLAIN = (
 
 class Refusal(Exception):
     """Collects the steps from the value outwards. `path` joins them behind the name where it all began. `cause` is what
-    the value's own code raised, if it did.
+    the value's own code raised, if it did. `unquoted` is the problem without the value, if that is quoted in it.
     """
 
-    def __init__(self, problem: str, cure: str = USE_PLAIN, *, cause: BaseException | None = None) -> None:
+    def __init__(
+        self, problem: str, cure: str = USE_PLAIN, *, cause: BaseException | None = None, unquoted: str = ""
+    ) -> None:
         self.problem = problem
+        self.unquoted = unquoted
         self.cure = cure
         self.cause = cause
         self.steps: list[str] = []
         super().__init__(problem)
+
+    def unquote(self) -> None:
+        """Say no more of the value than its class."""
+        if self.unquoted:
+            self.problem, self.cause = self.unquoted, None
 
     def path(self, start: str) -> str:
         """The path from `start` to the value, as in `items[3].price`."""
@@ -51,6 +59,7 @@ def refusal_of(error: BaseException) -> Refusal:
         f"reading it raised {sentence(error)}",
         "Pass plain values, or make its own methods and properties raise nothing.",
         cause=for_log(error),
+        unquoted=f"reading it raised {clean(class_name(type(error)))}",
     )
 
 
@@ -113,8 +122,11 @@ def mismatch(value: Any, wanted: str) -> Refusal:
     special = _special(value)
     if special is not None:
         return special
+    its_class = a(class_name(type(value)))
     return Refusal(
-        f"{short(value)} is {a(class_name(type(value)))}, not {wanted}", "Pass such a value, or change the annotation."
+        f"{short(value)} is {its_class}, not {wanted}",
+        "Pass such a value, or change the annotation.",
+        unquoted=f"the value, which is hidden, is {its_class}, not {wanted}",
     )
 
 
@@ -128,7 +140,8 @@ def unknown(value: Any, cure: str) -> Refusal:
     special = _special(value)
     if special is not None:
         return special
-    return Refusal(f"{short(value)} is {a(class_name(type(value)))}, which JSON can not carry by itself", cure)
+    problem = f"is {a(class_name(type(value)))}, which JSON can not carry by itself"
+    return Refusal(f"{short(value)} {problem}", cure, unquoted=f"the value, which is hidden, {problem}")
 
 
 def _special(value: Any) -> Refusal | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ import durable
 from durable import PayloadError, activity, testing, workflow
 from durable.client import hidden
 from durable.kernel import secrets
+from durable.kernel.arguments import ArgumentPlan
 from durable.kernel.codec import JsonCodec
 from durable.kernel.registry import registry
 from durable.models import Event, Message, OutboxRow, Workflow
@@ -133,6 +135,46 @@ def test_errors_and_reprs_do_not_quote_them(vault: SimpleNamespace) -> None:
     assert codec.decode(text, Annotated[str, durable.Secret], path="pin") == "x"
     call = execute.Call(None, vault.unlock, (CANARY,), {"pin": CANARY}, None, None, codec, None)  # type: ignore[arg-type]
     assert CANARY not in repr(call)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (Annotated[str, durable.Secret] | None, [CANARY]),
+        (list[Annotated[str, durable.Secret]], CANARY),
+        (set[Annotated[int, durable.Secret]], {CANARY}),
+        (tuple[Annotated[str, durable.Secret], int], CANARY),
+        (dict[str, Annotated[str, durable.Secret]], [CANARY]),
+        (dict[Annotated[str, durable.Secret], int], {CANARY: object()}),
+        (Door, {"number": 7, "code": CANARY}),
+        (Door | None, {"number": 7, "code": CANARY}),
+        (list[Door], {"code": CANARY}),
+        (Entry, [Door(7, CANARY)]),
+    ],
+    ids=range(10),
+)
+def test_what_does_not_fit_around_a_secret_is_not_quoted(hint: Any, value: Any) -> None:
+    plan = ArgumentPlan("vault.keep", inspect.signature(lambda kept: None), {"kept": hint})
+    for write in (lambda: JsonCodec().encode(value, hint, path="kept"), lambda: plan.encode((value,), {})):
+        with pytest.raises(PayloadError, match=r"kept.*is hidden") as raised:
+            write()
+        assert CANARY not in str(raised.value)
+
+
+def test_what_the_code_of_a_value_said_is_not_quoted_beside_a_secret() -> None:
+    class Shy(list[Door]):
+        def __iter__(self) -> Iterator[Door]:
+            raise ValueError(CANARY)
+
+    with pytest.raises(PayloadError, match="reading it raised ValueError") as raised:
+        JsonCodec().encode(Shy(), list[Door], path="doors")
+    assert CANARY not in str(raised.value)
+    assert CANARY not in str(raised.value.__cause__)
+
+
+def test_other_values_are_quoted_as_before() -> None:
+    with pytest.raises(PayloadError, match="4711 is an int"):
+        JsonCodec().encode(4711, str | None, path="door")
 
 
 def test_what_is_hidden_is_what_is_registered_now(vault: SimpleNamespace, settings: Any) -> None:

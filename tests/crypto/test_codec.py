@@ -47,6 +47,15 @@ def test_the_first_key_writes_and_each_one_reads():
     assert codec(new=NEW).unwrap(renewed, HERE) == "1"
 
 
+def test_a_key_id_that_begins_like_another_is_another_key():
+    stored = codec(**{"prod.2026": OLD}).wrap("1", HERE)
+    both = codec(**{"prod": NEW, "prod.2026": OLD})
+    assert not both.is_current(stored)
+    renewed = both.rewrap(stored, path="value", birthplace=HERE)
+    assert both.is_current(renewed)
+    assert codec(prod=NEW).unwrap(renewed, HERE) == "1"
+
+
 MOVES = [
     birthplace.signal(OTHER, "go"),
     birthplace.signal(ONE, "stop"),
