@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import typing
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from durable.kernel.hints import resolved
+from durable.kernel.hints import Unresolved, resolved
 
 HIDDEN: Final = "hidden"
 WHOLE_RESULT: Final = ""
 """Among the names: there is a function whose result is secret as a whole, so that no result is shown."""
+
+_MARK = re.compile(r"\bSecret\b")
 
 
 class Secret:
@@ -41,6 +44,8 @@ def _is_secret(hint: Any, inside: frozenset[int]) -> bool:
     if typing.get_origin(hint) is typing.Annotated:
         marked = any(mark is Secret or isinstance(mark, Secret) for mark in hint.__metadata__)
         return marked or _is_secret(hint.__origin__, inside)
+    if isinstance(hint, Unresolved):  # its names are imported for type checkers only; the mark may be one of them
+        return _MARK.search(hint.text) is not None
     if isinstance(hint, typing.NewType):
         return _is_secret(hint.__supertype__, inside)
     if hasattr(hint, "__value__"):  # an alias, which may contain itself

@@ -19,6 +19,7 @@ from durable.client import hidden
 from durable.kernel import secrets
 from durable.kernel.arguments import ArgumentPlan
 from durable.kernel.codec import JsonCodec
+from durable.kernel.hints import resolved
 from durable.kernel.registry import registry
 from durable.models import Event, Message, OutboxRow, Workflow
 from durable.worker import execute
@@ -170,6 +171,16 @@ def test_what_the_code_of_a_value_said_is_not_quoted_beside_a_secret() -> None:
         JsonCodec().encode(Shy(), list[Door], path="doors")
     assert CANARY not in str(raised.value)
     assert CANARY not in str(raised.value.__cause__)
+
+
+def test_a_mark_that_only_type_checkers_can_resolve_hides_all_the_same() -> None:
+    def unlock(pin: Annotated[str, only_for_type_checkers.Secret], secretary: Elsewhere) -> None: ...  # type: ignore[name-defined] # noqa: F821
+
+    hints = resolved(unlock)
+    assert secrets.names_of(hints) == {"pin"}
+    with pytest.raises(PayloadError, match="is hidden") as raised:
+        JsonCodec().encode(Door(7, CANARY), hints["pin"], path="pin")
+    assert CANARY not in str(raised.value)
 
 
 def test_other_values_are_quoted_as_before() -> None:
