@@ -48,11 +48,16 @@ def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
     completion waits for the workflow's next turn, or, for a single activity, ends its workflow. A missing token is an
     outcome of its item and changes nothing.
     """
+    written: list[Ending] = []
+
+    def body(connection: BaseDatabaseWrapper) -> list[AckOutcome]:
+        outcomes = _write(connection, endings)
+        # What came late is in no doubt: its neighbours' success says nothing about it.
+        written[:] = [e for e, outcome in zip(endings, outcomes, strict=True) if outcome is AckOutcome.ACKNOWLEDGED]
+        return outcomes
+
     return transaction.own(
-        lambda connection: _write(connection, endings),
-        patience=Patience.ONCE,
-        waits=Waits.LATER,
-        in_doubt=partial(doubts.keep, endings),
+        body, patience=Patience.ONCE, waits=Waits.LATER, in_doubt=lambda unsaid: doubts.keep(written, unsaid)
     )
 
 

@@ -77,6 +77,7 @@ class Acks:
         self._fresh_had_its_turn = False
         self._troubled = False
         self._busy = 0
+        self._looking = 0
         self._finishing = False
         self._thread = threading.Thread(target=self._main, name="durable-ack", daemon=True)
 
@@ -103,8 +104,15 @@ class Acks:
 
     @property
     def locked(self) -> int:
-        """How many of them wait for a lock that somebody else holds."""
-        return self._aside.count + self._left
+        """How many of them wait for a lock that somebody else holds. Being looked at is waiting, too."""
+        with self._condition:
+            return self._aside.count + self._looking + self._left
+
+    @property
+    def at_work(self) -> bool:
+        """Whether there is an outcome to write that does not wait for a lock."""
+        with self._condition:
+            return bool(self._fresh or self._again) or self._busy > self._looking
 
     def finish(self, seconds: float) -> int:
         """Write what is pending, then end the thread. Waits `seconds` at most; answers how many were left."""
@@ -132,7 +140,7 @@ class Acks:
                         self._ended(item.delivery, item.outcome)
             self.pulse.end()
             with self._condition:
-                self._busy = 0
+                self._busy = self._looking = 0
                 self._condition.notify_all()
 
     def _main(self) -> None:
@@ -156,6 +164,7 @@ class Acks:
                 # runs into, keeps the others from their time.
                 if look == 0:
                     batch = self._aside.take()
+                    self._looking = len(batch)
                 elif self._fresh and not (wait == 0 and self._fresh_had_its_turn):
                     batch = self._take_fresh()
                     self._fresh_had_its_turn = True
@@ -188,6 +197,9 @@ class Acks:
         match first.outcome:
             case Committed(outcome=outcome):
                 self._ended_as(first, outcome)
+            # Its verb would try five times for a lock, on this thread, which others need.
+            case GiveUp() | PutOff() if self._is_locked(first):
+                self._wait_for_lock(first)
             case GiveUp(cause=cause, failure=failure, error=error):
                 self._abandon(first, cause=cause, failure=failure, error=error, delay=None)  # the delivery back-off
             case AckFailed(failure=failure, error=error):
@@ -277,6 +289,7 @@ class Acks:
             if answer is GiveBack.TOKEN_MISSING and self._was_made(claim):
                 log.info("acknowledgement_found", tries=item.tries, **of_claim(claim))
             else:
+                acknowledge.forget(claim)
                 log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))
         self._ended(item.delivery, item.outcome)
 
@@ -293,6 +306,7 @@ class Acks:
     def _is_locked(self, item: Pending) -> bool:
         """Whether somebody holds the lock at this moment. A store that can not say it is no reason to wait for one."""
         try:
+            hygiene.connect()
             return bool(probe.locked([_asked(item)]))
         except BaseException as error:  # noqa: BLE001 - it only decides between waiting and giving back
             return meets_lock(error)
@@ -316,6 +330,7 @@ class Acks:
             if classify(error) is Fault.NEW_CONNECTION:
                 hygiene.drop()
         now = self._timing.now()
+        still: list[Pending] = []
         for item in items:
             claim = item.delivery.claim
             waited = round((now - (item.locked_since or now)) / 1_000_000, 3)
@@ -327,14 +342,17 @@ class Acks:
                 continue
             match self._aside.patience(item, now):
                 case Patience.GOES_ON:
-                    with self._condition:
-                        self._aside.put([item], now)
+                    still.append(item)
                 case Patience.CUT_BY_STOP:
                     log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
                     self._left += 1  # still leased: the end of the worker says so
                 case Patience.SPENT:
                     log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
+                    acknowledge.forget(claim)
                     self._ended(item.delivery, item.outcome)
+        with self._condition:
+            self._aside.put(still, now)
+            self._busy = self._looking = 0
 
     def _ended_as(self, item: Pending, outcome: AckOutcome) -> None:
         claim = item.delivery.claim

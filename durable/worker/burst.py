@@ -87,7 +87,7 @@ class Burst:
         return self._beside_locks(is_due=False) if self._acks.locked else Quiet.DONE
 
     def _at_work(self) -> bool:
-        return self._claims.in_claim or self._leases.in_flight > 0 or self._acks.pending > self._acks.locked
+        return self._claims.in_claim or self._leases.in_flight > 0 or self._acks.at_work
 
     def _beside_locks(self, *, is_due: bool) -> Quiet:
         """Nothing is at work here, and something is left. Answers whether somebody has had it locked for too long."""

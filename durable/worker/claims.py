@@ -34,6 +34,9 @@ WAIT_FOR_RING = 5.0
 IN_FLIGHT = 3
 """How many times the room may be in flight, unwritten acknowledgements included."""
 
+MOST_ASIDE = 1_000
+"""So many results may wait for locks of somebody else's besides; each one more takes from the room."""
+
 NOT_BEGUN_FOR = 1.0
 """What was claimed ahead and has not begun after so long (the handlers before it are slow) goes back uncounted."""
 
@@ -195,6 +198,8 @@ class Claims:
         # Ended handlers free their slots before their acknowledgements are written. Claims must not run ahead of those
         # without bound, nor starve them of SQLite's one write lock.
         unwritten = IN_FLIGHT * (self._handlers.size + ahead) - self._leases.in_flight
+        # Results beside somebody's locks are no reason to stop, but they are kept in memory: not without end either.
+        unwritten -= max(0, self._leases.aside - MOST_ASIDE)
         return max(0, min(self._handlers.free, unwritten) - self._reserved)
 
     def lose_sight(self, token: uuid.UUID) -> None:

@@ -68,6 +68,11 @@ class Leases:
         with self._lock:
             return len(self._held) - len(self._aside)
 
+    @property
+    def aside(self) -> int:
+        """How many do."""
+        return len(self._aside)
+
     def all(self) -> list[Delivery]:
         """The deliveries that are held."""
         with self._lock:

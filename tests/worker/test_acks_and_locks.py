@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import timedelta
@@ -9,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from durable.flow import acknowledge
+from durable.flow import abandon, acknowledge, probe
 from durable.models import FailedAttempt, OutboxRow, WorkItem
-from durable.outcomes import AckOutcome, Cause, Claim, Ending, OutboxStatus, WorkflowStatus
+from durable.outcomes import AckOutcome, Cause, Claim, Ending, GiveBack, OutboxStatus, WorkflowStatus
 from durable.worker import aside, execute
 from durable.worker.acks import Acks
 from durable.worker.delivery import Delivery
@@ -53,6 +54,11 @@ class Desk:
             taken_up=self.leases.take_up,
         )
         self.locks = ExitStack()
+        self.freed = False
+
+    def free(self) -> None:
+        self.freed = True
+        self.locks.close()
 
     def _ended(self, delivery: Delivery, outcome: Any) -> None:
         self.ended.append(delivery.claim)
@@ -253,6 +259,51 @@ def test_a_delivery_that_is_given_back_waits_for_its_lock_as_well(plant: Plant, 
     assert (row.status, row.cause, row.delivery_failures) == ("pending", "undecodable_input", 1)
     assert FailedAttempt.objects.count() == 1
     assert desk.ended == claims
+
+
+def test_what_is_to_be_given_back_beside_a_lock_makes_no_try_that_others_would_wait_for(
+    plant: Plant, bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five tries with their back-off took more than half a second of the one thread, for each of them."""
+    for number in range(3):
+        plant.enqueue(activities.note, str(number))
+    claims = bench.claim()
+    desk.lock(claims)
+    tries: list[bool] = []
+    real = abandon.abandon
+
+    def count(claim: Claim, **rest: Any) -> GiveBack:
+        tries.append(desk.freed)
+        return real(claim, **rest)
+
+    monkeypatch.setattr(abandon, "abandon", count)
+    for claim in claims:
+        desk.leases.hold([mine := Delivery(claim)])
+        desk.acks.submit(mine, GiveUp(claim, Cause.UNDECODABLE_INPUT, FAILURE))
+    desk.write(until=lambda: desk.acks.locked == 3, then=desk.free)
+    assert tries == [True] * 3
+
+
+def test_being_looked_at_is_waiting_for_a_lock(
+    plant: Plant, bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A burst that looked meanwhile took it for work, and waited from the beginning; or for the end of all work."""
+    plant.enqueue(activities.note, "a")
+    claims = bench.claim()
+    desk.lock(claims)
+    desk.submit(claims)
+    seen: list[tuple[int, bool]] = []
+    real = probe.locked
+
+    def look(waiting: Sequence[tuple[Claim, Ending | None]]) -> set[tuple[int, uuid.UUID]]:
+        seen.append((desk.acks.locked, desk.acks.at_work))
+        return real(waiting)
+
+    monkeypatch.setattr(probe, "locked", look)
+    desk.write(until=lambda: len(seen) == 4, then=desk.locks.close)
+    assert seen[0] == (0, True), "It has just failed for the fifth time."
+    assert set(seen[1:]) == {(1, False)}
+    assert (desk.acks.locked, desk.acks.at_work, desk.acks.pending) == (0, False, 0)
 
 
 def test_what_was_taken_over_while_it_was_locked_changes_nothing(

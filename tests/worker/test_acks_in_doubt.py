@@ -179,6 +179,40 @@ def test_the_last_try_may_be_the_one_that_was_committed(
     assert plant.row(workflow_id).status == OutboxStatus.DONE.value
 
 
+def test_a_second_commit_in_doubt_does_not_silence_the_first(
+    plant: Plant, bench: Bench, commits: Commits, ear: Ear, sent: Counter[str]
+) -> None:
+    """The first one was made; the second one found nothing to write, and its reply was lost as well."""
+    begin(plant, "a failure")
+    commits.made = lambda number: True if number < 3 else None
+    bench.deliver(bench.claim())
+    assert ear.said() == [TROUBLE, *FAILED]
+    assert sent["activity_failed"] == 1
+
+
+def test_what_was_given_back_is_in_doubt_no_more(plant: Plant, bench: Bench, commits: Commits, ear: Ear) -> None:
+    """No try was made: with its results and errors it would stay in memory (the fixture looks)."""
+    workflow_id = begin(plant, "a failure")
+    commits.made = lambda number: False
+    bench.deliver(bench.claim())
+    assert plant.row(workflow_id).cause == "ack_abandoned"
+
+
+def test_a_late_one_is_late_beside_neighbours_that_were_written(
+    plant: Plant, bench: Bench, commits: Commits, ear: Ear
+) -> None:
+    """That its neighbours' commit is found says nothing about it."""
+    for kind in ("a result", "a result"):
+        begin(plant, kind)
+    late, good = bench.claim()
+    expire(late)
+    reconcile.reconcile()
+    commits.made = lambda number: True if number == 1 else None
+    bench.deliver([late, good])
+    assert [str(vars(line)["workflow"]) for line in ear.of("late_acknowledgement")] == [str(late.workflow_id)]
+    assert [str(vars(line)["workflow"]) for line in ear.of("acknowledgement_found")] == [str(good.workflow_id)]
+
+
 def test_what_somebody_else_has_made_is_not_said_as_ones_own(
     plant: Plant, bench: Bench, commits: Commits, ear: Ear, sent: Counter[str]
 ) -> None:

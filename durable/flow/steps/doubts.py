@@ -38,17 +38,25 @@ _doubts: dict[tuple[int, uuid.UUID], Doubt] = {}
 """By row and token, which a batch of claims has in common."""
 
 
+_lock = threading.Lock()
+"""Handlers' threads commit, too."""
+
+
 def keep(endings: Sequence[Ending], unsaid: Sequence[Departure]) -> None:
-    """A commit did not say how it went."""
+    """A commit did not say how it went. `endings` are those that it would have written, without the late ones."""
     doubt = Doubt(endings, unsaid)
-    _doubts.update(((ending.claim.row_id, ending.claim.token), doubt) for ending in endings)
-    while len(_doubts) > MOST:
-        _doubts.pop(next(iter(_doubts)), None)
+    with _lock:
+        _doubts.update(((ending.claim.row_id, ending.claim.token), doubt) for ending in endings)
+        while len(_doubts) > MOST:
+            del _doubts[next(iter(_doubts))]
 
 
 def take(claim: Claim) -> Doubt | None:
     """The doubt about a delivery, which is nobody else's from now on; None where there is none."""
-    return _doubts.pop((claim.row_id, claim.token), None) if _doubts else None
+    if not _doubts:
+        return None
+    with _lock:
+        return _doubts.pop((claim.row_id, claim.token), None)
 
 
 def was_made(doubt: Doubt, connection: BaseDatabaseWrapper) -> bool:
