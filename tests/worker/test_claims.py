@@ -127,25 +127,6 @@ def test_it_claims_at_most_what_can_start(floor: Floor) -> None:
     assert floor.limits == [3, 1]
 
 
-def test_results_that_wait_for_locks_take_room_once_there_are_very_many(
-    floor: Floor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workflows that somebody has locked do not keep their single activities from being claimed: all of them would run,
-    and their results stay in memory.
-    """
-    monkeypatch.setattr(claims_module, "MOST_ASIDE", 4)
-    floor.ordinary = [claim(row) for row in range(1, 60)]
-    for _ in range(20):
-        floor.claims.step()
-        for delivery in list(floor.slots.running):
-            floor.slots.running.remove(delivery)
-            floor.leases.set_aside(delivery)
-    assert floor.leases.aside == 4 + claims_module.IN_FLIGHT * floor.slots.size
-    for delivery in floor.leases.all()[:2]:
-        floor.leases.end(delivery)
-    assert floor.claims.room == 2
-
-
 def test_quick_handlers_have_more_claimed_ahead_in_batches(floor: Floor) -> None:
     floor.ordinary = [claim(row) for row in range(1, 30)]
     floor.slots.ahead = 4
