@@ -39,8 +39,7 @@ from durable.kernel.room import Room
 Backoff = tuple[timedelta, float, timedelta]
 JSON_CODEC = "durable.kernel.codec.JsonCodec"
 POLL_FOR = timedelta(milliseconds=250)
-POLL_FOR_ON_SQLITE = timedelta(milliseconds=20)
-"""`PRAGMA data_version` makes a look at an unchanged SQLite file nearly free."""
+POLL_FOR_ON_SQLITE = timedelta(milliseconds=20)  # `PRAGMA data_version` makes a look at an unchanged file nearly free
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +112,12 @@ def _retry(value: Any) -> None:
         raise _Refused("a durable.Retry")
 
 
-def _policy(value: Any) -> None:
-    if value not in ("hold", "deliver"):
-        raise _Refused("'hold' or 'deliver'")
+def _either(one: str, other: str) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        if value not in (one, other):
+            raise _Refused(f"{one!r} or {other!r}")
 
-
-def _log_failures(value: Any) -> None:
-    if value not in ("full", "type"):
-        raise _Refused("'full' or 'type'")
+    return check
 
 
 def _flag(value: Any) -> None:
@@ -152,10 +149,8 @@ def _queues(value: Any) -> None:
 
 
 def _dotted(value: Any) -> None:
-    if not isinstance(value, str):
-        raise _Refused("the dotted path of a subclass of durable.kernel.codec.JsonCodec")
     try:
-        found = import_string(value)
+        found = import_string(value) if isinstance(value, str) else None
     except ImportError as error:
         raise _Refused(f"the dotted path of a class that can be imported ({error})") from None
     if not isinstance(found, type) or not issubclass(found, JsonCodec):
@@ -172,13 +167,12 @@ def _takes_birthplace(hook: Callable[..., Any]) -> bool:
     except TypeError:
         return False
     except ValueError:
-        return True
+        pass
     return True
 
 
 def _encryption_keys(value: Any) -> None:
-    fault = fault_of(value)
-    if fault:
+    if fault := fault_of(value):
         raise _Refused(f"a dict from ids to keys of {KEY_BYTES} bytes in base64; {fault}")
 
 
@@ -199,7 +193,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "REDRIVE_PER_SECOND": _rate,
     "RECONCILE_EVERY": _span,
     "UNKNOWN_HANDLER_FOR": _patience,
-    "ON_DEAD_LETTER": _policy,
+    "ON_DEAD_LETTER": _either("hold", "deliver"),
     "CONCURRENCY": _count(10_000),
     "CACHED_WORKFLOWS": _count(MAX_COUNT),
     "START_WAIT_FOR": _patience,
@@ -214,7 +208,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "QUEUES": _queues,
     "NOTIFY": _flag,
     "REDACT_PAYLOADS": _flag,
-    "LOG_FAILURES": _log_failures,
+    "LOG_FAILURES": _either("full", "type"),
     "PLAIN_FAILURES": _flag,
     "RECORD_VIEWS": _flag,
     "ADMIN_SCOPE": _path,
@@ -341,9 +335,8 @@ def problems() -> list[Problem]:
             check(value)
         except _Refused as refused:
             told = "wrong (not shown)" if key in _SECRET else repr(value)
-            found.append(
-                Problem(f"DURABLE[{key!r}] is {told}.", f"It has to be {refused}.", _IDS.get(key, "durable.E002"))
-            )
+            cure = f"It has to be {refused}."
+            found.append(Problem(f"DURABLE[{key!r}] is {told}.", cure, _IDS.get(key, "durable.E002")))
     return found or [*_too_long(given), *_missed_by_codec(given)]
 
 

@@ -100,9 +100,8 @@ class Verb:
 def _ended(workflow: Any) -> str:
     if workflow.closed_at is None:
         return ""
-    return _("This workflow has ended (%(status)s).") % {
-        "status": wording.workflow_status_word(workflow.status).lower()
-    }
+    word = wording.workflow_status_word(workflow.status).lower()
+    return _("This workflow has ended (%(status)s).") % {"status": word}
 
 
 def _without_code(workflow: Any) -> str:
