@@ -21,6 +21,9 @@ REQUIRED = os.environ.get("DURABLE_BROWSER") == "required"
 PATIENCE = 20
 """Seconds until an element that does not come fails the test."""
 
+LOADS = 5
+"""How often an address is typed until the site answers."""
+
 
 @pytest.fixture(autouse=True)
 def browser_is_there() -> None:
@@ -76,8 +79,11 @@ class Person:
         self.sees("Durable execution administration", "What needs somebody now")
 
     def go(self, path: str) -> None:
-        """Type an address."""
-        self.driver.get(self.site + path)
+        """Type an address. Again, where the browser shows a page of its own: a crowded machine can break a load off."""
+        for _ in range(LOADS):
+            self.driver.get(self.site + path)
+            if self.driver.execute_script("return document.URL").startswith("http"):
+                return
 
     @property
     def text(self) -> str:
@@ -123,8 +129,12 @@ class Person:
     def fill(self, name: str, value: str) -> None:
         """Type into a field."""
         from selenium.webdriver.common.by import By
+        from selenium.webdriver.support import expected_conditions
+        from selenium.webdriver.support.ui import WebDriverWait
 
-        field = self.driver.find_element(By.NAME, name)
+        field = WebDriverWait(self.driver, PATIENCE).until(
+            expected_conditions.presence_of_element_located((By.NAME, name)), f"no field: {name}"
+        )
         field.clear()
         field.send_keys(value)
 

@@ -57,7 +57,7 @@ def test_no_page_breaks_the_policy_or_lacks_a_file(anna: Person) -> None:
     wrong = {}
     for page in pages():
         anna.go(page)
-        assert anna.driver.execute_script("return document.styleSheets.length") > 0
+        until(lambda: anna.driver.execute_script("return document.styleSheets.length") > 0)
         if found := broken(anna):
             wrong[page] = found
     assert wrong == {}
