@@ -120,7 +120,7 @@ def measure() -> float:
         ("redrive all of a rare type: preview", lambda: client.post(rare, {"action": "redrive", **whole})),
         ("page of a dead letter", lambda: client.get(reverse("admin:durable_deadletter_change", args=[middle.pk]))),
         ("redrive one: preview", lambda: client.get(reverse("admin:durable_deadletter_redrive", args=[middle.pk]))),
-        ("redrives", lambda: client.get(reverse("admin:durable_redrive_changelist"))),
+        ("staff actions", lambda: client.get(reverse("admin:durable_staffaction_changelist"))),
         ("triage", lambda: client.get(reverse("admin:app_list", args=["durable"]))),
     ]  # fmt: skip
     longest = 0.0
