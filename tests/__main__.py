@@ -1,6 +1,7 @@
 """`python -m tests [pytest's arguments]` runs the suite once on SQLite and once on PostgreSQL.
 
-pytest's own summary appears once per database. Exits 0 only if both runs passed.
+pytest's own summary appears once per database, and the names of what failed once more at the very end, since whoever
+keeps an output keeps its end; with `DURABLE_TESTS_FAILED` in that file, too. Exits 0 only if both runs passed.
 
 Both runs use the interpreter that runs this. `DURABLE_TESTS_SQLITE_PYTHON` and `DURABLE_TESTS_POSTGRESQL_PYTHON` name
 another one for a database: an environment in which requirements.txt is installed, too. `.ci/run` gives PostgreSQL's run
@@ -12,7 +13,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 ROOT = Path(__file__).resolve().parent.parent
 DATABASES = ("sqlite", "postgresql")
@@ -40,23 +43,41 @@ def versions(python: str) -> str:
     return told.stdout.strip()
 
 
-def run(database: str, python: str, said: str, arguments: list[str]) -> int:
-    """One run of pytest with this interpreter; returns its exit code."""
+def run(database: str, python: str, said: str, arguments: list[str], results: Path) -> int:
+    """One run of pytest with this interpreter, its results in this file; returns its exit code."""
     print(f"\n===== the suite on {database}, {said} =====", flush=True)
+    command = [python, "-m", "pytest", "-n", str(workers()), "--durations", "15", f"--junitxml={results}"]
     return subprocess.run(
-        [python, "-m", "pytest", "-n", str(workers()), "--durations", "15", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"DURABLE_TEST_DATABASE": database},
-        check=False,
+        [*command, *arguments], cwd=ROOT, env=os.environ | {"DURABLE_TEST_DATABASE": database}, check=False
     ).returncode
+
+
+def failures(database: str, results: Path) -> list[str]:
+    """A line for each test that has failed: its database, its name, and how its error begins."""
+    if not results.exists():
+        return []
+    lines = []
+    for case in ET.parse(results).iter("testcase"):
+        for problem in (*case.iter("failure"), *case.iter("error")):
+            words = (problem.get("message") or "").split("\n")[0][:200]
+            lines.append(f"  on {database}: {case.get('classname')}::{case.get('name')}: {words}")
+    return lines
 
 
 def main() -> int:
     pythons = {database: interpreter(database) for database in DATABASES}
     said = {database: versions(python) for database, python in pythons.items()}
-    codes = {database: run(database, pythons[database], said[database], sys.argv[1:]) for database in DATABASES}
+    codes: dict[str, int] = {}
+    failed: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for database in DATABASES:
+            results = Path(folder) / f"{database}.xml"
+            codes[database] = run(database, pythons[database], said[database], sys.argv[1:], results)
+            failed += failures(database, results)
     told = ", ".join(f"{database} {'passed' if code == 0 else f'failed ({code})'}" for database, code in codes.items())
-    print(f"\n{told}", flush=True)
+    print("\n".join(["", told, *failed]), flush=True)
+    if kept := os.environ.get("DURABLE_TESTS_FAILED"):
+        Path(kept).write_text("".join(f"{line}\n" for line in failed), encoding="utf-8")
     return 0 if not any(codes.values()) else 1
 
 

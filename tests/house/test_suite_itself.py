@@ -154,7 +154,9 @@ def test_each_database_may_have_an_interpreter_of_its_own(tmp_path: Path) -> Non
     assert "the suite on sqlite, Python of one" in done.stdout
     assert "the suite on postgresql, Python of two" in done.stdout
     for name, database in (("one", "sqlite"), ("two", "postgresql")):
-        assert re.search(rf"{name} runs -m pytest -n \d --durations \d+ --some-option on {database}", done.stdout)
+        assert re.search(
+            rf"{name} runs -m pytest -n \d --durations \d+ --junitxml=\S+ --some-option on {database}", done.stdout
+        )
     assert "sqlite passed, postgresql passed" in done.stdout
 
 
@@ -165,6 +167,31 @@ def test_the_suite_has_failed_if_one_of_the_two_runs_has(tmp_path: Path) -> None
     )
     assert done.returncode == 1
     assert "sqlite passed, postgresql failed (1)" in done.stdout
+
+
+def test_what_has_failed_is_named_once_more_at_the_end(tmp_path: Path) -> None:
+    """Whoever keeps a build's output keeps its end: a failure of the first run stands 30 minutes before it."""
+    failing = tmp_path / "failing"
+    failing.write_text(
+        '#!/bin/sh\n[ "$1" = -c ] && exec echo "Python of failing"\n'
+        'for each; do case "$each" in --junitxml=*) file="${each#--junitxml=}";; esac; done\n'
+        "cat >\"$file\" <<'XML'\n"
+        '<testsuites><testsuite><testcase classname="tests.a" name="test_good"/>'
+        '<testcase classname="tests.a" name="test_bad[1]"><failure message="assert 1 == 2&#10;more">x</failure>'
+        "</testcase>"
+        "</testsuite></testsuites>\nXML\nexit 1\n"
+    )
+    failing.chmod(0o755)
+    kept = tmp_path / "failed"
+    done = suite(
+        DURABLE_TESTS_SQLITE_PYTHON=str(failing),
+        DURABLE_TESTS_POSTGRESQL_PYTHON=stand_in(tmp_path, "two"),
+        DURABLE_TESTS_FAILED=str(kept),
+    )
+    assert done.returncode == 1
+    line = "  on sqlite: tests.a::test_bad[1]: assert 1 == 2"
+    assert done.stdout.endswith(f"sqlite failed (1), postgresql passed\n{line}\n")
+    assert kept.read_text() == f"{line}\n"
 
 
 def test_an_interpreter_that_does_not_run_is_named_before_anything_is_run(tmp_path: Path) -> None:
