@@ -56,24 +56,25 @@ def _is_secret(hint: Any, inside: frozenset[int]) -> bool:
 def names_of(hints: Mapping[str, Any]) -> frozenset[str]:
     """The names of the parameters and fields that are marked in a function's annotations, at any depth."""
     found: set[str] = set()
-    _collect(hints.items(), found, set())
+    _collect(hints.items(), found, {})
     if "return" in found:
         found.remove("return")
         found.add(WHOLE_RESULT)
     return frozenset(found)
 
 
-def _collect(hints: Iterable[tuple[str, Any]], found: set[str], seen: set[int]) -> None:
+def _collect(hints: Iterable[tuple[str, Any]], found: set[str], seen: dict[int, Any]) -> None:
     for name, hint in hints:
         if is_secret(hint):
             found.add(name)
         _look_into(hint, found, seen)
 
 
-def _look_into(hint: Any, found: set[str], seen: set[int]) -> None:
+def _look_into(hint: Any, found: set[str], seen: dict[int, Any]) -> None:
     if id(hint) in seen:
         return
-    seen.add(id(hint))
+    # Kept alive: annotations that are texts become new objects each time, and the id of one that is gone is used again.
+    seen[id(hint)] = hint
     for part in typing.get_args(hint):
         _look_into(part, found, seen)
     kind = typing.get_origin(hint) or getattr(hint, "__supertype__", None) or getattr(hint, "__value__", hint)

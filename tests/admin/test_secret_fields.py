@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import io
+import sys
+import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -84,6 +86,21 @@ def vault() -> Iterator[SimpleNamespace]:
 )
 def test_marks_are_found_wherever_they_stand(hints: dict[str, Any], found: set[str]) -> None:
     assert secrets.names_of(hints) == found
+
+
+def test_marks_of_annotations_that_are_texts_are_found_in_all_records_and_not_only_in_the_first() -> None:
+    """Such annotations become new objects whenever they are looked at, which may stand where others stood before."""
+    holder = types.ModuleType("many_records")
+    records = [f"@dataclass\nclass L{n}:\n    pin{n}: Annotated[str, Secret]\n" for n in range(20)]
+    records += [f"@dataclass\nclass M{n}:\n    doors: list[L{n}]\n" for n in range(20)]
+    source = "from __future__ import annotations\n" + "".join(records)
+    names = {"dataclass": dataclass, "Annotated": Annotated, "Secret": durable.Secret}
+    vars(holder).update(names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, holder.__name__, holder)
+        exec(source, vars(holder))
+        hints = {f"argument{n}": getattr(holder, f"M{n}") for n in range(20)}
+        assert secrets.names_of(hints) == {f"pin{n}" for n in range(20)}
 
 
 def test_hiding_keeps_all_else_as_it_is() -> None:
