@@ -67,7 +67,7 @@ class EncryptingCodec(JsonCodec):
             raise ConfigurationError(
                 "DURABLE['ENCRYPTION_KEYS'] is empty, and durable.crypto.EncryptingCodec has no key to write with."
             )
-        self._keys = {key_id: key_bytes(key) for key_id, key in given.items()}
+        self._keys = {key_id: _Key(key_bytes(key)) for key_id, key in given.items()}
         self._current = next(iter(self._keys))
         self._begin = f"{FORMAT}.{self._current}."
         self._reads_plain = settings.read_unencrypted if reads_plain is None else reads_plain
@@ -75,8 +75,11 @@ class EncryptingCodec(JsonCodec):
     def wrap(self, text: str, birthplace: Birthplace) -> str:
         """The text, encrypted under the first key for this birthplace."""
         nonce = os.urandom(_NONCE_BYTES)
-        cipher = _cipher(self._keys[self._current], birthplace)
-        sealed = cipher.encrypt(nonce, text.encode(), _bound(self._current, birthplace))
+        sealed = (
+            self._keys[self._current]
+            .cipher(birthplace)
+            .encrypt(nonce, text.encode(), _bound(self._current, birthplace))
+        )
         return self._begin + base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def unwrap(self, text: str, birthplace: Birthplace) -> str:
@@ -92,7 +95,8 @@ class EncryptingCodec(JsonCodec):
             raise EncryptionKeyUnknown(birthplace, key_id, tuple(self._keys))
         try:
             raw = base64.urlsafe_b64decode(body)
-            plain = _cipher(key, birthplace).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _bound(key_id, birthplace))
+            cipher = key.cipher(birthplace)
+            plain = cipher.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _bound(key_id, birthplace))
         except (InvalidTag, ValueError):
             raise PayloadMoved(birthplace, key_id) from None
         return plain.decode()
@@ -103,9 +107,19 @@ class EncryptingCodec(JsonCodec):
         return stored.startswith(self._begin) and "." not in stored[len(self._begin) :]
 
 
-def _cipher(key: bytes, birthplace: Birthplace) -> AESGCM:
-    """The cipher of one workflow: HKDF-Expand to a single block."""
-    return AESGCM(hmac.digest(key, _DERIVED + birthplace.workflow_id.bytes + b"\x01", "sha256"))
+class _Key:
+    """A key that no repr shows: reporters of errors (Sentry, Django's page of an error) print the variables of every
+    frame, and one changed byte in the database is enough for an error here.
+    """
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    def cipher(self, birthplace: Birthplace) -> AESGCM:
+        """The cipher of one workflow: HKDF-Expand to a single block."""
+        return AESGCM(hmac.digest(self._raw, _DERIVED + birthplace.workflow_id.bytes + b"\x01", "sha256"))
 
 
 def _bound(key_id: str, birthplace: Birthplace) -> bytes:

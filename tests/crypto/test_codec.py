@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import traceback
 import uuid
 from typing import Any
 
@@ -91,6 +92,26 @@ def test_each_changed_character_is_noticed():
 def test_an_id_that_was_given_to_another_key_is_refused():
     with pytest.raises(PayloadMoved, match="two keys bear one id"):
         codec(old=NEW).unwrap(codec(old=OLD).wrap("1", HERE), HERE)
+
+
+def test_reporters_that_print_variables_print_no_key():
+    """Sentry and Django's page of an error show the variables of each frame; a changed byte makes the error."""
+    stored = codec(new=NEW, old=OLD).wrap('"pin"', HERE)
+    for attack in (f"{stored}AAAA", stored.replace(".new.", ".old."), stored.replace(".new.", ".gone."), "plain"):
+        with pytest.raises(PayloadError) as raised:
+            codec(new=NEW, old=OLD).decode(attack, path="value", birthplace=HERE)
+        errors: list[BaseException | None] = [raised.value]
+        shown = ""
+        while errors:
+            error = errors.pop()
+            if error is not None:
+                errors += [error.__cause__, error.__context__]
+                frames = [frame for frame, _line in traceback.walk_tb(error.__traceback__)]
+                shown += "".join(repr(frame.f_locals) for frame in frames if frame.f_globals is not globals())
+        assert "birthplace" in shown
+        for key in (OLD, NEW):
+            assert key not in shown
+            assert repr(base64.urlsafe_b64decode(key)) not in shown
 
 
 def test_a_key_that_is_not_here_is_named_with_the_cure():
