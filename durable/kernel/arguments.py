@@ -50,6 +50,10 @@ class ArgumentPlan:
         """The signature as text. It has the defaults in it, which are objects of the user's."""
         return said(self.signature, MAX_SHOWN_SIGNATURE, what="signature")
 
+    def hint_of(self, name: str) -> Any:
+        """The annotation of a parameter, by its name in the object of a call."""
+        return self._hints.get(name.lstrip("*"), Any)
+
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The object of a call. Raises `ArgumentsMismatch`, or `PayloadError` with the path from the parameter."""
         written: dict[str, Any] = {}

@@ -87,7 +87,11 @@ class JsonCodec:
             if holds_secret(hint):
                 refusal.unquote()
             raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
-        return self.seal(plain_text(data, path), path=path, birthplace=birthplace)
+        try:
+            plain = plain_text(data, path)
+        except PayloadError as error:
+            raise _unquoted(error, path, hint) from None
+        return self.seal(plain, path=path, birthplace=birthplace)
 
     def decode(self, text: str, hint: Any = Any, *, path: str, birthplace: Birthplace = NOWHERE) -> Any:
         """The value of a payload. Raises `PayloadError`, whatever is wrong with it."""
@@ -179,6 +183,11 @@ class JsonCodec:
                 raise PayloadTooLarge(path, size, self.max_bytes)
 
 
+def _unquoted(error: PayloadError, path: str, hint: Any) -> PayloadError:
+    """The same refusal; of what is secret without the way to it, which may be a key of a secret mapping."""
+    return PayloadError(path, error.problem, error.cure) if holds_secret(hint) else error
+
+
 def _kind_of(text: Any) -> str:
     return "text that no database stores" if is_a(text, str) else a(class_name(type(text)))
 
@@ -228,7 +237,10 @@ def encode_call(
     plain = quickly(data)
     if plain is None:
         for name, item in data.items():
-            plain_text(item, name)
+            try:
+                plain_text(item, name)
+            except PayloadError as error:
+                raise _unquoted(error, name, callee.plan.hint_of(name)) from None
         plain = plain_text(data, callee.name)
     try:
         born = birthplaces.arguments(workflow_id, callee.name)

@@ -20,7 +20,8 @@ from durable import PayloadError, activity, testing, workflow
 from durable.client import hidden
 from durable.kernel import secrets
 from durable.kernel.arguments import ArgumentPlan
-from durable.kernel.codec import JsonCodec
+from durable.kernel.birthplace import NOWHERE
+from durable.kernel.codec import JsonCodec, encode_call
 from durable.kernel.hints import resolved
 from durable.kernel.registry import registry
 from durable.models import Event, Message, OutboxRow, Workflow
@@ -177,6 +178,21 @@ def test_what_does_not_fit_around_a_secret_is_not_quoted(hint: Any, value: Any) 
         with pytest.raises(PayloadError, match=r"kept.*is hidden") as raised:
             write()
         assert CANARY not in str(raised.value)
+
+
+def test_keys_of_a_secret_mapping_are_not_quoted_on_the_way_to_what_cannot_be_stored() -> None:
+    secret: Any = Annotated[dict[str, Any], durable.Secret]
+    plan = ArgumentPlan("act", inspect.signature(lambda kept, *more: None), {"kept": secret, "more": secret})
+    act = SimpleNamespace(name="act", plan=plan)
+    for value in ({CANARY: "\0"}, {CANARY: {"a": 10**5000}}, {"\ud800" + CANARY: 1}):
+        for write in (
+            lambda value=value: JsonCodec().encode(value, secret, path="kept"),
+            lambda value=value: encode_call(act, (value,), {}, codec=JsonCodec(), workflow_id=NOWHERE.workflow_id),
+            lambda value=value: encode_call(act, ({}, value), {}, codec=JsonCodec(), workflow_id=NOWHERE.workflow_id),
+        ):
+            with pytest.raises(PayloadError) as raised:
+                write()
+            assert CANARY not in str(raised.value)
 
 
 def test_what_the_code_of_a_value_said_is_not_quoted_beside_a_secret() -> None:
