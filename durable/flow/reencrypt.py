@@ -18,13 +18,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.conf import settings
 from durable.errors import PayloadError
 from durable.flow import transaction
-from durable.kernel import birthplace, wire
+from durable.kernel import birthplace, failures, wire
 from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import Codec
-from durable.kernel.events import MessageKind
+from durable.kernel.events import EventType, MessageKind
 from durable.kernel.failures import SEALED, SEALED_REASON
 from durable.logs import get_logger
-from durable.outcomes import Reencrypted
+from durable.outcomes import Failure, Reencrypted
 from durable.store import payloads, workflows
 from durable.store.payloads import Place, Stored
 
@@ -140,32 +140,60 @@ def _envelope(codec: Codec, workflow_id: uuid.UUID, stored: Stored, single: bool
         for key, born in birthplace.within(data, workflow_id, ordinal=stored.ordinal, single=single).items()
         if isinstance(data[key], str)
     }
-    renewed |= _sealed(codec, data, birthplace.failure(workflow_id, None))
+    new = {**data, **renewed}
+    if stored.kind == EventType.WORKFLOW_BLOCKED or SEALED in data:
+        new = _sealed(codec, new, birthplace.failure(workflow_id, None), _sealed_block)
     if isinstance(data.get("failure"), dict):
         maker = 1 if single and stored.ordinal is None else stored.ordinal
-        renewed["failure"] = {
-            **data["failure"],
-            **_sealed(codec, data["failure"], birthplace.failure(workflow_id, maker)),
-        }
-    return stored.text if all(data[key] == value for key, value in renewed.items()) else wire.dump({**data, **renewed})
+        born = birthplace.failure(workflow_id, maker)
+        new["failure"] = _sealed(codec, data["failure"], born, _sealed_failure)
+    return stored.text if new == data else wire.dump(new)
 
 
 def _failure(codec: Codec, workflow_id: uuid.UUID, stored: Stored, single: bool) -> str:  # noqa: FBT001 - as above
     """What an error said, within a failure that stands by itself."""
-    text = _envelope(codec, workflow_id, replace(stored, text=f'{{"failure":{stored.text}}}'), single)
+    text = _envelope(codec, workflow_id, replace(stored, text=f'{{"failure":{stored.text}}}', kind=""), single)
     return text.removeprefix('{"failure":').removesuffix("}")
 
 
 def _reason(codec: Codec, workflow_id: uuid.UUID, stored: Stored, single: bool) -> str:  # noqa: FBT001 - as above
-    if not stored.text.startswith(SEALED_REASON):
-        return stored.text
     born = birthplace.failure(workflow_id, None)
-    return SEALED_REASON + _renewed(codec, stored.text.removeprefix(SEALED_REASON), born)
+    if stored.text.startswith(SEALED_REASON):
+        return SEALED_REASON + _renewed(codec, stored.text.removeprefix(SEALED_REASON), born)
+    if not stored.text or not settings.seals_failures:
+        return stored.text
+    text = failures.sealed_reason(stored.text, born, codec=codec)
+    if not text.startswith(SEALED_REASON):
+        raise _not_sealed(born)
+    return text
 
 
-def _sealed(codec: Codec, data: Mapping[str, Any], born: Birthplace) -> dict[str, str]:
+Sealing = Callable[[Mapping[str, Any], Birthplace, Codec], Mapping[str, Any]]
+
+
+def _sealed(codec: Codec, data: Mapping[str, Any], born: Birthplace, seal: Sealing) -> dict[str, Any]:
+    """What errors said, sealed as the codec would today; what was stored in plain before there was a codec, too."""
     text = data.get(SEALED)
-    return {SEALED: _renewed(codec, text, born)} if isinstance(text, str) else {}
+    if isinstance(text, str):
+        return {**data, SEALED: _renewed(codec, text, born)}
+    if not settings.seals_failures:
+        return dict(data)
+    found = dict(seal(data, born, codec))
+    if SEALED not in found:  # it would not be kept: better in plain than lost
+        raise _not_sealed(born)
+    return found
+
+
+def _sealed_block(data: Mapping[str, Any], born: Birthplace, codec: Codec) -> Mapping[str, Any]:
+    return failures.sealed_block(data, born, codec=codec)
+
+
+def _sealed_failure(data: Mapping[str, Any], born: Birthplace, codec: Codec) -> Mapping[str, Any]:
+    return failures.sealed(Failure.from_data(data), born, codec=codec)
+
+
+def _not_sealed(born: Birthplace) -> PayloadError:
+    return PayloadError(str(born), "it is stored in plain, and the codec could not wrap it", "Raise MAX_PAYLOAD_BYTES.")
 
 
 _FORMS: dict[Place, Callable[[Codec, uuid.UUID, Stored, bool], str]] = {

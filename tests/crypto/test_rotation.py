@@ -108,6 +108,32 @@ def test_encryption_can_be_turned_on_over_live_workflows(settings: Any, keyed: D
     assert testing.run(handle) == WANTED
 
 
+def test_turning_it_on_reaches_what_errors_said_in_plain_before(settings: Any, keyed: Deploy) -> None:
+    keyed("middle")
+    blocked = half_way()
+    settings.DURABLE = {}
+    failed, told = fail.enqueue(CANARY), half_way()
+    with pytest.raises(durable.WorkflowFailed):
+        testing.run(failed)
+    with pytest.raises(durable.WorkflowBlocked):
+        testing.run(blocked)
+    Workflow.objects.filter(pk=blocked.id).update(blocked_reason=f"it has met {CANARY}")
+    event = Event.objects.get(workflow=blocked.id, type="workflow_blocked")
+    Event.objects.filter(pk=event.pk).update(data={**event.data, "reason": CANARY, "recorded": CANARY})
+    keyed("new", "middle", READ_UNENCRYPTED=True, PLAIN_FAILURES=True)
+    reencrypt()
+    assert mentions(CANARY) > 5, "PLAIN_FAILURES leaves them plain."
+    keyed("new", "middle", READ_UNENCRYPTED=True)
+    assert reencrypt()["unreadable"] == 0
+    assert mentions(CANARY) == 0
+    assert reencrypt()["payloads"] == 0
+    keyed("new")
+    with pytest.raises(durable.WorkflowFailed, match=CANARY):
+        get_workflow(failed.id).result(timeout=0)
+    assert CANARY in (look.snapshot(blocked.id).blocked_reason or "")
+    assert testing.run(told) == WANTED
+
+
 def test_only_the_payload_within_an_envelope_changes(keyed: Deploy) -> None:
     keyed("old")
     handle = half_way()
