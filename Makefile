@@ -1,0 +1,38 @@
+# The commands of a working day; CONTRIBUTING.md says when to use which. `.ci/run` is what has to pass in the end.
+.PHONY: help fmt check fast test full docs
+.DEFAULT_GOAL := help
+
+PYTHON := .venv/bin/python
+DATABASE ?= sqlite
+ARGS ?=
+
+help:  ## these lines
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+.venv/installed: requirements.txt $(wildcard requirements/*.txt)
+	python3 -m venv .venv
+	.venv/bin/pip install -q -r requirements.txt
+	@touch $@
+
+fmt: .venv/installed  ## format the code, mend what the linter can mend
+	.venv/bin/ruff format
+	.venv/bin/ruff check --fix
+
+check: .venv/installed  ## lint, format, types, import contracts, migrations
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	$(PYTHON) manage.py makemigrations --check --dry-run
+
+fast: .venv/installed  ## the tests that start no process: DATABASE=sqlite|postgresql, ARGS="tests/flow -k claim"
+	DURABLE_TEST_DATABASE=$(DATABASE) $(PYTHON) -m pytest -n auto -m "not slow" $(ARGS)
+
+test: .venv/installed  ## the whole suite on both databases: ARGS="-k claim"
+	$(PYTHON) -m tests $(ARGS)
+
+full:  ## the slow tests at their full size, for hours; build/full.txt tells of each
+	.ci/full
+
+docs: .venv/installed  ## the checks of the documentation: links, examples, names of settings and log events
+	DURABLE_TEST_DATABASE=$(DATABASE) $(PYTHON) -m pytest -n auto tests/house tests/architecture $(ARGS)
