@@ -61,8 +61,9 @@ class Calls:
         return [asked for asked in issued if type(asked) is not ActivityFuture or not asked.done()]
 
     def number(self, future: ActivityFuture, ordinal: int) -> None:
-        """Give a call its ordinal; from now on its outcome can be fed."""
+        """Give a call its ordinal; from now on its outcome can be fed, and its arguments are nobody's here."""
         future.ordinal = ordinal
+        future.payload = ""
         self.open[ordinal] = future
         self.last_ordinal = max(self.last_ordinal, ordinal)
 

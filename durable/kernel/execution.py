@@ -289,8 +289,9 @@ class Execution:
     def _command(self, one: Asked) -> Command:
         if type(one) is not ActivityFuture:
             return one  # type: ignore[return-value]
+        payload = one.payload
         self.calls.number(one, self.calls.last_ordinal + 1)
-        return ScheduleActivity(one.ordinal, one.activity, one.payload, one.digest, one.options)
+        return ScheduleActivity(one.ordinal, one.activity, payload, one.digest, one.options)
 
     def _log(self) -> tuple[Failure, ...]:
         problems = self.loop.problems

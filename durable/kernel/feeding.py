@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _STARTED = EventType.WORKFLOW_STARTED
+_CONTAINER_WEIGHT = 60
 
 
 def feed(execution: Execution, event: Event) -> int:
@@ -75,7 +76,7 @@ def _start(execution: Execution, event: Event) -> int:
         raise _unreadable(event, "The key of the workflow's digests", problem) from problem
     loop = execution.loop
     loop.main = loop.create_task(definition.fn(*args, **kwargs), name="main", context=Context())
-    return len(payload)
+    return _heft(payload)
 
 
 def _complete(execution: Execution, event: Event) -> int:
@@ -89,7 +90,7 @@ def _complete(execution: Execution, event: Event) -> int:
     del execution.calls.open[future.ordinal]
     if not future.done():
         future.set_result(result)
-    return len(payload)
+    return _heft(payload)
 
 
 def _fail(execution: Execution, event: Event) -> int:
@@ -132,8 +133,9 @@ def _fire(execution: Execution, event: Event) -> int:
 
 
 def _receive(execution: Execution, event: Event) -> int:
-    execution.mailbox.deliver(event.data["name"], (event.seq, event.data["payload"]))
-    return 0
+    payload: str = event.data["payload"]
+    execution.mailbox.deliver(event.data["name"], (event.seq, payload))
+    return _heft(payload)
 
 
 def _cancel(execution: Execution, event: Event) -> int:
@@ -164,6 +166,11 @@ def _open(execution: Execution, event: Event) -> ActivityFuture:
             asked="no such activity, or it was cancelled before",
         )
     return future
+
+
+def _heft(payload: str) -> int:
+    """About what a payload takes once it was read. An empty list is two characters, and twenty times as many bytes."""
+    return len(payload) + _CONTAINER_WEIGHT * (payload.count("[") + payload.count("{"))
 
 
 def _unreadable(event: Event, what: str, problem: Exception) -> WorkflowBlocked:

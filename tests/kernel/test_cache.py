@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import tracemalloc
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -108,6 +109,46 @@ def test_one_is_weighed_anew_at_each_put() -> None:
     assert cache.weight >= before + 500
     assert len(cache) == 1
     cache.drop_all()
+
+
+async def collects() -> list[Any]:
+    return [await durable.wait_for_signal("n") for _ in range(1_000)]
+
+
+async def calls_many() -> None:
+    text = await durable.wait_for_signal("n")
+    for number in range(200):
+        echo.execute(f"{number} {text}")
+    await durable.wait_for_signal("end")
+
+
+@pytest.mark.parametrize(
+    ("code", "names", "payloads"),
+    [
+        (waits, [f"other {number}" for number in range(2_000)], ["1"] * 2_000),
+        (waits, ["other"] * 5_000, ["1"] * 5_000),
+        (collects, ["n"] * 100, [f'"{number:>9999}"' for number in range(100)]),
+        (collects, ["n"] * 20, [f"[{'[],' * 5_000}1]"] * 20),
+        (calls_many, ["n"], [f'"{"x" * 9_999}"']),
+    ],
+    ids=["many names", "many small ones", "what the code has collected", "nothing but brackets", "arguments of calls"],
+)
+def test_whoever_sends_signals_puts_no_more_into_memory_than_is_weighed(
+    code: Any, names: list[str], payloads: list[str]
+) -> None:
+    """Else a few workflows take all the memory of a worker, and none of them ever gives way."""
+    one = suspended(1, code)
+    gc.collect()
+    tracemalloc.start()
+    for seq, (name, payload) in enumerate(zip(names, payloads, strict=True), start=2):
+        one.activate(Event(seq, EventType.SIGNAL_RECEIVED, {"name": name, "payload": f"{payload} "}, EPOCH))
+    gc.collect()
+    taken, _most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    weight = one.weight
+    one.close()
+    assert taken > 50_000
+    assert weight > taken / 3
 
 
 def test_finished_one_is_not_kept() -> None:
