@@ -15,7 +15,7 @@ from durable.kernel import wire
 from durable.kernel.events import MessageKind
 from durable.outcomes import StaffVerb
 from durable.store import messages, wakeups, workflows
-from durable.store.messages import Limits
+from durable.store.messages import Limits, Standing
 
 
 def signal(
@@ -46,15 +46,27 @@ def signal(
         history_bytes=room.signal_bytes,
     )
 
+    def is_there(connection: BaseDatabaseWrapper) -> bool:
+        return _is_there(connection, workflow_id, dedup, within)
+
+    # What waits may be much, and SQLite has one lock for all who write: it is counted before that is taken.
+    answer = transaction.ahead_of_the_lock(is_there)
+    if answer:
+        return
+
     def body(connection: BaseDatabaseWrapper) -> None:
-        for last in (False, True):
-            if messages.insert_for_live(connection, workflow_id, MessageKind.SIGNAL, told, dedup=dedup, within=within):
+        for counted in (answer is not None, False):
+            if messages.insert_for_live(
+                connection, workflow_id, MessageKind.SIGNAL, told, dedup=dedup, within=within, counted=counted
+            ):
                 waking.wake(connection, [wakeups.EVERY_QUEUE])
                 if made is not None:
                     auditing.record(connection, made)
                 return
-            if _is_there(connection, workflow_id, dedup, within, last=last):
+            if is_there(connection):
                 return
+        standing = messages.standing(connection, workflow_id, within)
+        raise _full(workflow_id, standing or Standing(0, 0, history_has_room=False))
 
     if made is None:
         transaction.joined(body)
@@ -62,10 +74,8 @@ def signal(
         transaction.joined_steps(body)
 
 
-def _is_there(
-    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, dedup: str | None, within: Limits, *, last: bool
-) -> bool:
-    """Whether the same signal waits already. Raises why it was not inserted otherwise; False: there may be room now."""
+def _is_there(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, dedup: str | None, within: Limits) -> bool:
+    """Whether the same signal waits already. Raises why it can not be inserted otherwise; False: there is room now."""
     workflow = workflows.look(connection, [workflow_id]).get(workflow_id)
     if workflow is None:
         raise WorkflowNotFound(workflow_id)
@@ -76,12 +86,15 @@ def _is_there(
     if dedup is not None and messages.is_waiting(connection, workflow_id, dedup):
         return True
     standing = messages.standing(connection, workflow_id, within)
-    full = standing.signals >= within.signals or standing.size >= within.size
-    if last or full or not standing.history_has_room:
-        raise MailboxFull(
-            workflow_id,
-            signals=standing.signals,
-            size=standing.size,
-            history_is_full=not standing.history_has_room,
-        )
+    if standing is not None and not standing.has_room(within):
+        raise _full(workflow_id, standing)
     return False
+
+
+def _full(workflow_id: uuid.UUID, standing: Standing) -> MailboxFull:
+    return MailboxFull(
+        workflow_id,
+        signals=standing.signals,
+        size=standing.size,
+        history_is_full=not standing.history_has_room,
+    )

@@ -212,6 +212,16 @@ def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:
         return body(connection)
 
 
+def ahead_of_the_lock(body: Callable[[BaseDatabaseWrapper], T]) -> T | None:
+    """Run a body that only reads before `joined` takes the one lock that SQLite has for all who write. None, without
+    running it, where there is no such lock, or where the caller's transaction may hold it already.
+    """
+    connection = engine_connection()
+    if connection.vendor == "postgresql" or connection.in_atomic_block or not connection.get_autocommit():
+        return None
+    return reading(body)
+
+
 def joined(body: Callable[[BaseDatabaseWrapper], T]) -> T:
     """Run a body that writes with one statement on PostgreSQL in the caller's transaction, or by itself if there is
     none. Never retried: the error passes to the caller, untouched. What it wrote goes when the caller rolls back, and

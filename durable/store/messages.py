@@ -67,6 +67,10 @@ class Standing:
     size: int
     history_has_room: bool
 
+    def has_room(self, within: Limits) -> bool:
+        """Whether one more signal is taken."""
+        return self.history_has_room and self.signals < within.signals and self.size < within.size
+
 
 def insert_for_live(
     connection: BaseDatabaseWrapper,
@@ -76,6 +80,7 @@ def insert_for_live(
     *,
     dedup: str | None,
     within: Limits | None = None,
+    counted: bool = False,
 ) -> int:
     """Insert a message if the workflow is live and has code that will read it, which a single activity has not.
     Answers how many went in.
@@ -84,16 +89,19 @@ def insert_for_live(
     a paused workflow: that is for the turn, which holds the workflow's lock. Parked by a caller whose transaction goes
     on, it would come to light behind a resume that did not see it, and wait for ever. A message with a `dedup` that the
     workflow has already received is not inserted again. `within` limits what waits; without a lock, so that those who
-    send at the same moment may go a little beyond.
+    send at the same moment may go a little beyond. `counted`: the caller has just asked `standing`, and there is room.
     """
     now, now_params = clock.now_sql(connection)
     room, room_params = "", []
     if within is not None:
-        room = (
-            f" AND w.last_seq < %s AND w.history_bytes < %s AND (SELECT count(*) < %s AND coalesce(sum(size), 0) < %s "
-            f"FROM ({_unread(connection, within)}) AS waiting)"
+        room, room_params = (
+            " AND w.last_seq < %s AND w.history_bytes < %s",
+            [within.history_events, within.history_bytes],
         )
-        room_params = [within.history_events, within.history_bytes, within.signals, within.size]
+        if not counted:
+            unread = _unread(connection, within, "w.id")
+            room += f" AND (SELECT count(*) < %s AND coalesce(sum(size), 0) < %s FROM ({unread}) AS waiting)"
+            room_params += [within.signals, within.size]
     text = "::text" if sql.is_postgresql(connection) else ""
     return sql.execute(
         connection,
@@ -105,25 +113,25 @@ def insert_for_live(
     )
 
 
-def _unread(connection: BaseDatabaseWrapper, within: Limits) -> str:
+def _unread(connection: BaseDatabaseWrapper, within: Limits, owner: str) -> str:
     return (
         f"SELECT {sql.size(connection, 'm.payload')} AS size FROM durable_message m "
-        f"WHERE m.workflow_id = w.id AND m.kind = 'signal' ORDER BY m.visible_at, m.id LIMIT {within.signals}"
+        f"WHERE m.workflow_id = {owner} AND m.kind = 'signal' ORDER BY m.visible_at, m.id LIMIT {within.signals}"
     )
 
 
-def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, within: Limits) -> Standing:
-    """What `insert_for_live` looks at, to say why it has inserted nothing."""
-    unread = _unread(connection, within)
+def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, within: Limits) -> Standing | None:
+    """What `insert_for_live` looks at; None where there is no such workflow. One statement."""
+    key = sql.param(connection, workflow_id)
     rows = sql.fetch(
         connection,
-        "SELECT w.last_seq < %s AND w.history_bytes < %s, "
-        f"(SELECT count(*) FROM ({unread}) AS waiting), (SELECT coalesce(sum(size), 0) FROM ({unread}) AS waiting) "
-        "FROM durable_workflow w WHERE w.id = %s",
-        [within.history_events, within.history_bytes, sql.param(connection, workflow_id)],
+        "SELECT history.room, waiting.signals, waiting.size "
+        "FROM (SELECT last_seq < %s AND history_bytes < %s AS room FROM durable_workflow WHERE id = %s) AS history "
+        "CROSS JOIN (SELECT count(*) AS signals, coalesce(sum(size), 0) AS size "
+        f"FROM ({_unread(connection, within, '%s')}) AS unread) AS waiting",
+        [within.history_events, within.history_bytes, key, key],
     )
-    (has_room, signals, size) = rows[0] if rows else (True, 0, 0)
-    return Standing(signals, int(size), bool(has_room))
+    return Standing(rows[0][1], int(rows[0][2]), bool(rows[0][0])) if rows else None
 
 
 def is_waiting(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, dedup: str) -> bool:

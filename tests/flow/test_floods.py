@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import uuid
+from contextlib import closing as closing_of
 from datetime import timedelta
 from typing import Any
 
@@ -100,6 +102,24 @@ def test_a_history_without_room_for_signals_refuses_them_at_the_sender(driver: D
         assert caught.value.history_is_full
     settings.DURABLE = {}
     send(workflow_id, 1)
+
+
+@pytest.mark.skipif(connection.vendor == "postgresql", reason="SQLite has one lock for all who write")
+@pytest.mark.django_db(transaction=True)
+def test_what_waits_is_counted_before_the_lock_of_all_who_write_is_taken(driver: Driver, settings: Any) -> None:
+    """Counting fifty megabytes takes a third of a second: a few refused signals a second would leave nobody a turn."""
+    settings.DURABLE = {"MAX_UNREAD_SIGNALS": 2}
+    workflow_id = driver.start(cases.signalled)
+    send(workflow_id, 1)
+    with CaptureQueriesContext(connection) as asked:
+        send(workflow_id, 1)
+    statements = [query["sql"] for query in asked.captured_queries]
+    begun = next(at for at, text in enumerate(statements) if text.startswith("BEGIN"))
+    assert [at < begun for at, text in enumerate(statements) if "count(*)" in text] == [True]
+    with closing_of(sqlite3.connect(connection.settings_dict["NAME"])) as neighbour:
+        neighbour.execute("BEGIN IMMEDIATE")
+        with pytest.raises(MailboxFull):
+            send(workflow_id, 1)
 
 
 # --- who reads -------------------------------------------------------------------------------------------------------
