@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,9 +59,11 @@ def workflow_id(text: str) -> uuid.UUID:
 
 
 def read_json(option: str, text: str) -> Any:
-    """The JSON given for an option. Raises `WrongUsage` naming option and place."""
+    """The JSON given for an option, or for `-` that of standard input: the arguments of a command are seen by all users
+    of the machine. Raises `WrongUsage` naming option and place.
+    """
     try:
-        return json.loads(text)
+        return json.loads(sys.stdin.read() if text == "-" else text)
     except (ValueError, RecursionError) as error:
         raise WrongUsage(f"{option} is not JSON: {error}. Quote it for the shell, as in {option} '[42]'.") from None
 
