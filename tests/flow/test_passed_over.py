@@ -1,4 +1,7 @@
-"""What somebody else has locked is passed over: no bounded round waits for it, and everything else goes on."""
+"""What somebody else has locked is passed over: no bounded round waits for it, and everything else goes on.
+
+Specification B7; faults K13.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What was accepted is read by its workflow, or kept with it, also when its sender commits after the end."""
+"""What was accepted is read by its workflow, or kept with it, also when its sender commits after the end.
+
+Faults K13.
+"""
 
 from __future__ import annotations
 

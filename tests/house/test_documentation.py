@@ -187,7 +187,12 @@ def _three(row: list[str]) -> list[str]:
 
 @pytest.mark.parametrize(
     "document",
-    ["README.md", "SECURITY.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md"))],
+    [
+        "README.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        *sorted(str(path.relative_to(ROOT)) for path in DOCS.rglob("*.md")),
+    ],
 )
 def test_links_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")

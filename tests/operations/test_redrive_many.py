@@ -1,4 +1,7 @@
-"""Bulk redrive: which ones are meant, one outcome for each, when they come due, and what stops it."""
+"""Bulk redrive: which ones are meant, one outcome for each, when they come due, and what stops it.
+
+Specification B5.
+"""
 
 from __future__ import annotations
 

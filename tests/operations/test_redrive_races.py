@@ -1,4 +1,7 @@
-"""Redrive against everything that could happen between its look and its write, from two connections."""
+"""Redrive against everything that could happen between its look and its write, from two connections.
+
+Specification B4.
+"""
 
 from __future__ import annotations
 

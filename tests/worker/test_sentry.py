@@ -1,4 +1,4 @@
-"""With Sentry's SDK, spans and all: one failure is one event, and nothing breaks."""
+"""With Sentry's SDK, spans and all: one failure is one event, and nothing breaks (faults K6)."""
 
 from __future__ import annotations
 

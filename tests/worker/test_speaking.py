@@ -1,4 +1,4 @@
-"""What a worker says, by lines and by signals, and what listeners can do to it: nothing."""
+"""What a worker says, by lines and by signals, and what listeners can do to it: nothing (faults K10, K13)."""
 
 from __future__ import annotations
 
