@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from durable.errors.showing import class_name, clean, full_name, is_a, said
+from durable.errors.showing import class_name, clean, full_name, is_a, said, visible
 from durable.outbound import floods
 
 LINE: Final = "log line"
@@ -103,7 +103,8 @@ def say_lost(counts: dict[str, int], why: str) -> None:
 
 def _words(error: BaseException) -> str:
     name = clean(class_name(type(error)))
-    return f"{name}: {said(error, _LONGEST_SENTENCE, what='error')}"
+    # A handler's error quotes what it was given: whoever sent that must not write lines here.
+    return f"{name}: {visible(said(error, _LONGEST_SENTENCE, what='error'))}"
 
 
 def _write(text: str) -> None:

@@ -127,6 +127,17 @@ def test_the_fields_of_a_line_hide_nothing_either(kept: Kept) -> None:
     assert "word='\\u3164'" in text
 
 
+def test_what_a_handler_that_fails_quotes_is_one_line_on_stderr(kept: Kept, capsys: pytest.CaptureFixture[str]) -> None:
+    def emit(record: logging.LogRecord) -> None:
+        raise ValueError(f"cannot send {FORGED}")
+
+    kept.emit = emit  # type: ignore[method-assign]
+    get_logger(NAME).warning("order.lost")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "cannot send" in line
+    assert line.isprintable()
+
+
 def test_an_error_of_one_line_is_written_by_the_hosts_formatter_as_it_likes(kept: Kept) -> None:
     class OneLine(logging.Formatter):
         def formatException(self, ei: Any) -> str:

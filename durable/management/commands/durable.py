@@ -72,7 +72,8 @@ class Command(BaseCommand):
         said = f"The database is not available: {error}" if _is_database_error(error) else str(error)
         if options["json"]:
             self._print([_as_json({"error": {"code": _code_of(error), "message": said}})])
-        raise CommandError(f"{said.strip()} [{_code_of(error)}]", returncode=code) from error
+        shown = visible(said.strip(), lines=True)  # it may name what others have chosen
+        raise CommandError(f"{shown} [{_code_of(error)}]", returncode=code) from error
 
     def _print(self, lines: Iterable[str]) -> None:
         """Print on stdout. A reader that has seen enough (`| head`) changes nothing about how the verb went; an answer
