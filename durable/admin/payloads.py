@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -143,7 +143,7 @@ class Stored:
     `address` is where all of it can be downloaded.
     """
 
-    text: str
+    text: str = field(repr=False)
     characters: int
     born: Birthplace
     address: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import messages
@@ -54,7 +54,7 @@ class Sent:
     user: Any
     reason: str
     signal: str
-    payload: str
+    payload: str = field(repr=False)
     request_id: str
 
 

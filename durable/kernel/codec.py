@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from durable.errors import PayloadError, PayloadTooLarge
@@ -214,7 +214,7 @@ class EncodedCall:
     The digest is that of the plain text: a codec may wrap the same text differently each time.
     """
 
-    payload: str
+    payload: str = field(repr=False)
     digest: str
 
 

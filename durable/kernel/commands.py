@@ -15,7 +15,7 @@ class ScheduleActivity:
 
     ordinal: int
     activity: str
-    payload: str
+    payload: str = field(repr=False)
     digest: str
     options: Mapping[str, Any]
 
@@ -43,7 +43,7 @@ class CompleteWorkflow:
     called when nobody could await them any more, and which therefore were never staged.
     """
 
-    payload: str
+    payload: str = field(repr=False)
     dropped_tasks: int = 0
     dropped_commands: tuple[str, ...] = ()
 

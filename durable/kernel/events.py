@@ -39,7 +39,7 @@ record, `workflow_begun` stands there to say it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
@@ -126,6 +126,6 @@ class Event:
 
     seq: int
     type: EventType
-    data: Mapping[str, Any]
+    data: Mapping[str, Any] = field(repr=False)
     recorded_at: datetime
     ordinal: int | None = None

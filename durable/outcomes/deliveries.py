@@ -52,7 +52,7 @@ class Completed:
 
     claim: Claim
     payload: str = field(repr=False)
-    heartbeat: str | None = None
+    heartbeat: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Failed:
     failure: Failure
     cause: Cause
     started_at: datetime
-    heartbeat: str | None = None
+    heartbeat: str | None = field(default=None, repr=False)
     spent: bool = True
     error: BaseException | None = field(default=None, compare=False, repr=False)
 
@@ -79,7 +79,7 @@ class RetryLater:
     cause: Cause
     started_at: datetime
     delay_us: int
-    heartbeat: str | None = None
+    heartbeat: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class Cancelled:
     """The handler was asked to stop and did. Carries no completion."""
 
     claim: Claim
-    heartbeat: str | None = None
+    heartbeat: str | None = field(default=None, repr=False)
 
 
 Ending = Completed | Failed | RetryLater | Cancelled
@@ -133,7 +133,7 @@ class Held:
 
     row_id: int
     token: uuid.UUID
-    heartbeat: str | None = None
+    heartbeat: str | None = field(default=None, repr=False)
 
 
 class Renewal(StrEnum):

@@ -84,7 +84,7 @@ class Snapshot:
     key: str | None
     status: WorkflowStatus
     single: bool
-    result: str | None
+    result: str | None = field(repr=False)
     failure: Failure | None
     reason: str
     queue: str

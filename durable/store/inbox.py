@@ -44,7 +44,7 @@ class DueMessage:
     lease: int
     kind: MessageKind
     ordinal: int | None
-    payload: str
+    payload: str = field(repr=False)
     due: datetime
     created_at: datetime
 

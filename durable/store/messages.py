@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -22,7 +22,7 @@ class NewMessage:
     workflow_id: uuid.UUID
     lease: int
     kind: MessageKind
-    payload: str
+    payload: str = field(repr=False)
     ordinal: int | None = None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -172,7 +172,7 @@ class Return:
     deliveries: int = 0
     suspect: int = 0
     cause: str = ""
-    heartbeat: str | None = None
+    heartbeat: str | None = field(default=None, repr=False)
 
 
 _RETURNED = sql.RowSet(
@@ -226,7 +226,7 @@ class Bury:
     delivered: int
     failures: int = 0
     attempts: int = 0
-    heartbeat: str | None = None
+    heartbeat: str | None = field(default=None, repr=False)
     kind: Kind = NO_KIND
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -21,7 +21,7 @@ class Stored:
     key: int
     ordinal: int | None
     kind: str
-    text: str
+    text: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

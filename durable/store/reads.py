@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -183,7 +183,7 @@ class UnreadMessage:
 
     id: int
     kind: str
-    payload: str | None
+    payload: str | None = field(repr=False)
     created_at: datetime
     characters: int
 

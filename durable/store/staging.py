@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -25,7 +25,7 @@ class NewRow:
     lease: int
     ordinal: int
     activity: str
-    payload: str
+    payload: str = field(repr=False)
     options: Mapping[str, Any]
     queue: str
     priority: int

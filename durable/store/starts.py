@@ -22,8 +22,8 @@ class NewWorkflow:
 
     id: uuid.UUID
     type: str
-    payload: str
-    started: dict[str, Any]
+    payload: str = field(repr=False)
+    started: dict[str, Any] = field(repr=False)
     key: str | None = None
     queue: str = "default"
     priority: int = 0
@@ -37,8 +37,8 @@ class NewActivity:
 
     id: uuid.UUID
     activity: str
-    payload: str
-    started: dict[str, Any]
+    payload: str = field(repr=False)
+    started: dict[str, Any] = field(repr=False)
     attempt_budget: int
     delivery_budget: int
     options: dict[str, Any] = field(default_factory=dict)

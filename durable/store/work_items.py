@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -24,7 +24,7 @@ class LockedItem:
     token: uuid.UUID
     worker: str
     asked_to_cancel: bool
-    heartbeat: str | None
+    heartbeat: str | None = field(repr=False)
     single: bool
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -154,7 +154,7 @@ class Progress:
     last_seq: int
     wake_at: datetime | None
     timers: Sequence[Any] = ()
-    result: str | None = None
+    result: str | None = field(default=None, repr=False)
     failure: StoredFailure | None = None
     blocked_reason: str = ""
     blocked_version: str = ""

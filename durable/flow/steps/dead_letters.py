@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -28,7 +28,7 @@ class Death:
     cause: Cause
     failures: int = 1
     attempts: int = 0
-    heartbeat: str | None = None
+    heartbeat: str | None = field(default=None, repr=False)
     error: Failure | None = None
     raised: BaseException | None = None
     """The error itself, where this process has it."""

@@ -39,8 +39,8 @@ class Closing:
 
     type: EventType
     status: WorkflowStatus
-    data: Mapping[str, Any]
-    result: str | None = None
+    data: Mapping[str, Any] = field(repr=False)
+    result: str | None = field(default=None, repr=False)
     failure: StoredFailure | None = None
     error: BaseException | None = field(default=None, compare=False, repr=False)
 
