@@ -152,7 +152,7 @@ def _many(
 def _payload_of_many(definition: Definition, number: int, call: Any, workflow_id: uuid.UUID) -> str:
     if not isinstance(call, tuple | list):
         problem = f"call {number} is of {type(call).__name__}, not a tuple of positional arguments"
-        raise ArgumentsMismatch(definition.name, str(definition.signature), problem)
+        raise ArgumentsMismatch(definition.name, definition.plan.shown_signature, problem)
     try:
         return _payload(definition, tuple(call), {}, {}, workflow_id)
     except ArgumentsMismatch as error:

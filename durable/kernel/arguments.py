@@ -15,13 +15,23 @@ from durable.errors.showing import cut_end, said
 from durable.kernel.converters import converter
 from durable.kernel.limits import MAX_NAME_LENGTH
 from durable.kernel.scalars import Converter
-from durable.kernel.secrets import holds_secret
+from durable.kernel.secrets import Secret, holds_secret, is_secret
 from durable.kernel.steps import Steps
 from durable.kernel.unwritable import at, entry, misfit, read_at, refusal_of, unreadable
 
 _KINDS = inspect.Parameter
 MAX_SHOWN_SIGNATURE = 500
 """Characters of a signature in a sentence."""
+
+
+class _ADefault:
+    """Stands in a shown signature for a default."""
+
+    def __repr__(self) -> str:
+        return "..."
+
+
+_A_DEFAULT = _ADefault()
 
 
 class ArgumentPlan:
@@ -47,8 +57,20 @@ class ArgumentPlan:
 
     @property
     def shown_signature(self) -> str:
-        """The signature as text. It has the defaults in it, which are objects of the user's."""
-        return said(self.signature, MAX_SHOWN_SIGNATURE, what="signature")
+        """The signature as text, for errors. Of defaults it shows that there are some: a default may be what nobody is
+        to see, by its mark or by `HIDDEN_FIELDS`; of a parameter that is marked, the mark in the annotation's place.
+        """
+        hints = self._hints
+        parameters = [
+            p.replace(
+                annotation=Secret if is_secret(hints.get(p.name, Any)) else p.annotation,
+                default=p.default if p.default is _KINDS.empty else _A_DEFAULT,
+            )
+            for p in self.signature.parameters.values()
+        ]
+        result = Secret if is_secret(hints.get("return", Any)) else self.signature.return_annotation
+        told = self.signature.replace(parameters=parameters, return_annotation=result)
+        return said(told, MAX_SHOWN_SIGNATURE, what="signature")
 
     def hint_of(self, name: str) -> Any:
         """The annotation of a parameter, by its name in the object of a call."""

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Annotated, Any, NamedTuple, TypedDict
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 
 import durable
@@ -29,6 +29,7 @@ from durable.worker import execute
 from tests.admin.conftest import event_of, page_of
 
 CANARY = "canary-4711"
+ONLY = inspect.Parameter.POSITIONAL_ONLY
 
 
 @dataclass
@@ -193,6 +194,32 @@ def test_keys_of_a_secret_mapping_are_not_quoted_on_the_way_to_what_cannot_be_st
             with pytest.raises(PayloadError) as raised:
                 write()
             assert CANARY not in str(raised.value)
+
+
+def test_signatures_show_that_there_is_a_default_and_never_which(settings: Any) -> None:
+    """Whoever calls it wrongly is shown the signature: at the call, by `start_many`, and by `durable start`."""
+    settings.DURABLE = {"HIDDEN_FIELDS": ["token"]}
+    with registry.isolated():
+
+        @activity(name="vault.open_by_default")
+        def unlock(door: int, pin: Annotated[str, durable.Secret] = CANARY, token: str = CANARY) -> None: ...
+
+        for call in (
+            unlock.enqueue,
+            lambda: unlock.enqueue_many([()]),
+            lambda: unlock.enqueue_many([7]),  # type: ignore[list-item]
+            lambda: call_command("durable", "start", "vault.open_by_default"),
+        ):
+            with pytest.raises((durable.ArgumentsMismatch, CommandError), match=r"unlock|open_by_default") as raised:
+                call()
+            assert CANARY not in str(raised.value)
+            assert "token: 'str' = ..." in str(raised.value)
+        with pytest.raises(PayloadError, match=r"= \.\.\.") as stray:
+            unlock.plan.decode({"colour": 1})
+        assert CANARY not in str(stray.value)
+    marked = Annotated[str, durable.Secret, CANARY]
+    plan = ArgumentPlan("f", inspect.Signature([inspect.Parameter("pin", ONLY, annotation=marked)]), {"pin": marked})
+    assert CANARY not in plan.shown_signature
 
 
 def test_what_the_code_of_a_value_said_is_not_quoted_beside_a_secret() -> None:

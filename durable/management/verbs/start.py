@@ -71,7 +71,7 @@ def _typed(
     try:
         bound = definition.signature.bind(*positional, **named)
     except TypeError as error:
-        raise ArgumentsMismatch(definition.name, str(definition.signature), str(error)) from None
+        raise ArgumentsMismatch(definition.name, definition.plan.shown_signature, str(error)) from None
     stored = {}
     for name, value in bound.arguments.items():
         kind = definition.signature.parameters[name].kind
