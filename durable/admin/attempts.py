@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from durable.admin import failures, payloads, wording
 from durable.admin.sentences import failure_words
+from durable.admin.sight import FailureSight
 from durable.conf import settings
 from durable.models import FailedAttempt, OutboxRow
 from durable.outcomes import OutboxStatus
@@ -60,10 +61,10 @@ def failed_attempts() -> QuerySet[FailedAttempt]:
     )
 
 
-def read(attempts: Iterable[Any], seen: failures.Visibility) -> list[ReadAttempt]:
+def read(attempts: Iterable[Any], seen: FailureSight) -> list[ReadAttempt]:
     """Rows of `failed_attempts()` for reading, without the texts of errors where those are hidden."""
     found = []
-    shown = seen is failures.Visibility.SHOWN
+    shown = seen.is_shown
     for row in attempts:
         error = wording.read_json(row.error_text)
         words, traceback = "", ""

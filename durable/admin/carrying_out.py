@@ -12,7 +12,7 @@ from django.http import HttpRequest
 
 from durable import logbook
 from durable.activities import BulkJob, BulkVerb, words_of
-from durable.admin import failures
+from durable.admin import failures, sight
 from durable.admin.actions import Asked
 from durable.admin.previews import letters
 from durable.admin.telling import Told, gone, tell
@@ -73,7 +73,7 @@ def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | No
         outcomes = _change(request, asked, rows)
     changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
     logbook.note_dead_letters(request.user, changed, words_of(asked.action.verb, asked.reason))
-    seen = failures.visibility(request)
+    seen = sight.of_failures(request)
     told = [
         Told(row.pk, row.activity, outcome, failures.named(names.get(row.pk), seen))
         for row, outcome in zip(rows, outcomes, strict=True)

@@ -19,11 +19,12 @@ from django.utils.translation import ngettext
 
 from durable import clock
 from durable.activities import QUEUE, BulkVerb
-from durable.admin import failures, previews, refusals, wording
+from durable.admin import failures, previews, refusals, sight, wording
 from durable.admin.actions import ACTIONS, Action, Asked
 from durable.admin.carrying_out import AT_MOST_HERE, NotConfirmed, carry_out
 from durable.admin.dead_letter_filters import filter_of, in_words
 from durable.admin.scoping import scope_of
+from durable.admin.sight import FailureSight
 from durable.admin.telling import NAMED
 from durable.errors import OptionInvalid, PayloadError, StoreUnavailable, TransactionOpen
 from durable.flow import look, transaction
@@ -161,7 +162,7 @@ def _page(request: HttpRequest, room: DeadLetterAdmin, asked: Asked, back: str, 
         "queue": QUEUE,
         "filter_words": _filter_words(asked),
         "chosen_words": _chosen_words(asked),
-        "named": _named(room, asked, failures.visibility(request)) if asked.keys is not None else [],
+        "named": _named(room, asked, sight.of_failures(request)) if asked.keys is not None else [],
         "checkbox_name": ACTION_CHECKBOX_NAME,
         "could_go": ",".join(map(str, preview.could_go)) if asked.keys is not None and not preview.failed else None,
         "previewed": preview.go if whole and not preview.capped and not preview.failed else None,
@@ -198,7 +199,7 @@ def _served() -> tuple[str, ...]:
     return look.workers_of(QUEUE)
 
 
-def _named(room: DeadLetterAdmin, asked: Asked, seen: failures.Visibility) -> list[object]:
+def _named(room: DeadLetterAdmin, asked: Asked, seen: FailureSight) -> list[object]:
     """The first few rows of a selection, to be recognised."""
     rows = previews.letters(list(asked.keys or ())[:20], asked.scope)
     if len(asked.keys or ()) > max(NAMED, 20):

@@ -13,10 +13,11 @@ from django.utils.translation import gettext as _
 
 from durable import clock
 from durable.activities import BulkVerb
-from durable.admin import attempts, failures, payloads, refusals, wording
+from durable.admin import attempts, payloads, refusals, sight, wording
 from durable.admin.actions import ACTIONS, Action
 from durable.admin.parts import Button, Fact, Facts, Part, Table, Text
 from durable.admin.room import ROWS_SHOWN, Page
+from durable.admin.sight import FailureSight, PayloadSight
 from durable.admin.staff_actions import actions_table
 from durable.conf import settings
 from durable.errors import StoreUnavailable
@@ -34,10 +35,10 @@ logger = get_logger("durable.admin")
 def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
     """Reads what the page shows: a fixed number of statements, each bounded."""
     now = clock.host_now()
-    seen, space = payloads.visibility(request), payloads.Space()
+    seen, space = sight.of_payloads(request), payloads.Space()
     parts: list[Part] = [
         Facts(_("At a glance"), _facts(room, row, now)),
-        attempts_table(row, failures.visibility(request), space),
+        attempts_table(row, sight.of_failures(request), space),
         _audit(row),
         Text(_("Input"), payloads.payload(_input(room, row, seen), seen, space)),
     ]
@@ -56,7 +57,7 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
     )
 
 
-def attempts_table(row: Any, seen: failures.Visibility, space: payloads.Space) -> Table:
+def attempts_table(row: Any, seen: FailureSight, space: payloads.Space) -> Table:
     """Every failed attempt and delivery, the newest first, at most so many."""
     rows = attempts.failed_attempts().filter(outbox_row=row.pk).order_by("-number", "-pk")
     failed = attempts.read(rows[: ROWS_SHOWN + 1], seen)
@@ -132,8 +133,8 @@ def _facts(room: Room, row: Any, now: datetime) -> list[Fact]:
     return facts
 
 
-def _input(room: Room, row: Any, seen: payloads.Visibility) -> payloads.Stored | None:
-    if seen is not payloads.Visibility.SHOWN:
+def _input(room: Room, row: Any, seen: PayloadSight) -> payloads.Stored | None:
+    if not seen.is_shown:
         return None
     rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
     found = rows.annotate(**payloads.columns("input")).first()

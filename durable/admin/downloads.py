@@ -11,7 +11,7 @@ from django.db.models.functions import Cast, Coalesce, Length, Substr
 from django.http import HttpRequest, StreamingHttpResponse
 from django.utils.http import content_disposition_header
 
-from durable.admin import payloads
+from durable.admin import payloads, sight
 from durable.kernel import birthplace
 from durable.kernel.birthplace import NOWHERE, PAYLOAD_KEYS, Birthplace
 
@@ -61,7 +61,7 @@ def payload_column(name: str) -> Cast:
 
 def only_for_viewers(request: HttpRequest) -> None:
     """Raise `PermissionDenied` unless this is a look at payloads by somebody who may see them."""
-    if request.method not in ("GET", "HEAD") or payloads.visibility(request) is not payloads.Visibility.SHOWN:
+    if request.method not in ("GET", "HEAD") or not sight.of_payloads(request).is_shown:
         raise PermissionDenied
 
 

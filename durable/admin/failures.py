@@ -1,16 +1,12 @@
-"""Who may see what errors said, and what is shown in its place: their class, which is for everybody."""
+"""What errors said, as it is shown, and what is shown in its place: their class, which is for everybody."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any
 
-from django.http import HttpRequest
-from django.utils.translation import gettext as _
-
-from durable.conf import settings
+from durable.admin.sight import FailureSight
 from durable.kernel.events import EventType
 from durable.outcomes import Naming
 from durable.store import failures as stored
@@ -19,42 +15,18 @@ HIDDEN = "hidden"
 """The key that says in an event's data that something was left out, and why."""
 
 
-class Visibility(Enum):
-    """Whether this reader sees the texts of failures, and if not, why."""
-
-    SHOWN = "shown"
-    NO_PERMISSION = "no_permission"
-    REDACTED = "redacted"
-
-    @property
-    def note(self) -> str:
-        """What stands in the place of a hidden text."""
-        if self is Visibility.REDACTED:
-            return _("Hidden: this site shows no texts of failures.")
-        return _("Hidden: you need the permission to view failures.")
-
-
-def visibility(request: HttpRequest) -> Visibility:
-    """What the setting and the reader's permission say: an error may quote any payload."""
-    if settings.redact_payloads:
-        return Visibility.REDACTED
-    if request.user.has_perm("durable.view_failure"):
-        return Visibility.SHOWN
-    return Visibility.NO_PERMISSION
-
-
-def readable(failure: Any, seen: Visibility, workflow_id: uuid.UUID, ordinal: int | None) -> Any:
+def readable(failure: Any, seen: FailureSight, workflow_id: uuid.UUID, ordinal: int | None) -> Any:
     """A stored failure for reading; where its texts are hidden, its class and the note. `ordinal` is that of the
     activity, or None for the workflow's own; a single activity is activity 1.
     """
     if not isinstance(failure, Mapping):
-        return failure if seen is Visibility.SHOWN or failure is None else {"type": "", HIDDEN: seen.note}
-    if seen is not Visibility.SHOWN:
+        return failure if seen.is_shown or failure is None else {"type": "", HIDDEN: seen.note}
+    if not seen.is_shown:
         return {"type": str(failure.get("type") or ""), HIDDEN: seen.note}
     return stored.read(failure, workflow_id, ordinal).as_data() if stored.SEALED in failure else failure
 
 
-def of_event(event_type: str, data: Any, seen: Visibility, workflow: Any, ordinal: int | None) -> Any:
+def of_event(event_type: str, data: Any, seen: FailureSight, workflow: Any, ordinal: int | None) -> Any:
     """An event's data with the texts of failures made readable, or without them where those are hidden."""
     if not isinstance(data, Mapping):
         return data
@@ -67,23 +39,23 @@ def of_event(event_type: str, data: Any, seen: Visibility, workflow: Any, ordina
     return kept
 
 
-def of_message(data: Any, seen: Visibility, workflow_id: uuid.UUID, ordinal: int | None) -> Any:
+def of_message(data: Any, seen: FailureSight, workflow_id: uuid.UUID, ordinal: int | None) -> Any:
     """The data of a message that tells of a failure, likewise."""
     if not isinstance(data, Mapping) or "failure" not in data:
         return data
     return {**data, "failure": readable(data["failure"], seen, workflow_id, ordinal)}
 
 
-def block(data: Mapping[str, Any], seen: Visibility, workflow_id: uuid.UUID) -> dict[str, Any]:
+def block(data: Mapping[str, Any], seen: FailureSight, workflow_id: uuid.UUID) -> dict[str, Any]:
     """What a *blocked* event says, likewise."""
-    if seen is Visibility.SHOWN:
+    if seen.is_shown:
         return stored.read_block(data, workflow_id)
     left_out = stored.BLOCK_TEXTS | {stored.SEALED}
     return {**{key: value for key, value in data.items() if key not in left_out}, HIDDEN: seen.note}
 
 
-def named(naming: Naming | None, seen: Visibility) -> str:
+def named(naming: Naming | None, seen: FailureSight) -> str:
     """By what a dead letter is recognised: its business key, and its error as far as it may be seen."""
     if naming is None:
         return ""
-    return str(naming if seen is Visibility.SHOWN else naming.without_text())
+    return str(naming if seen.is_shown else naming.without_text())

@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 
 from durable.admin import downloads, failures, payloads, wording
 from durable.admin.sentences import sentence, tone
+from durable.admin.sight import FailureSight, PayloadSight
 from durable.client import hidden
 from durable.conf import settings
 from durable.kernel import birthplace
@@ -83,8 +84,8 @@ class HistoryPage:
 def history_page(
     request: HttpRequest,
     workflow: Any,
-    seen: payloads.Visibility,
-    told: failures.Visibility,
+    seen: PayloadSight,
+    told: FailureSight,
     space: payloads.Space,
 ) -> HistoryPage:
     """The page of the history that the address asks for; an address that asks nonsense gets the first one.
@@ -135,8 +136,8 @@ def history_page(
 def single_event(
     workflow: Any,
     seq: int,
-    seen: payloads.Visibility,
-    told: failures.Visibility,
+    seen: PayloadSight,
+    told: FailureSight,
     space: payloads.Space,
     address: str,
 ) -> Entry | None:
@@ -151,9 +152,9 @@ def single_event(
     return replace(entry, data=_beginning(workflow, seq, seen, space, address)) if entry.too_long else entry
 
 
-def _beginning(workflow: Any, seq: int, seen: payloads.Visibility, space: payloads.Space, address: str) -> SafeString:
+def _beginning(workflow: Any, seq: int, seen: PayloadSight, space: payloads.Space, address: str) -> SafeString:
     found, born = None, NOWHERE
-    if seen is payloads.Visibility.SHOWN:
+    if seen.is_shown:
         events = one_event(workflow.pk, seq)
         born = birthplace_of_event(workflow, seq)
         expression = downloads.payload_within("data")
@@ -201,8 +202,8 @@ def _events(workflow_id: Any, shown: int = DATA_SHOWN) -> QuerySet[Any]:
 def _entries(
     workflow: Any,
     records: Sequence[Any],
-    seen: payloads.Visibility,
-    told: failures.Visibility,
+    seen: PayloadSight,
+    told: FailureSight,
     space: payloads.Space,
 ) -> list[Entry]:
     names = _activity_names(workflow, records)
@@ -233,8 +234,8 @@ def _shown(
     text: str | None,
     data: Any,
     ordinal: int | None,
-    seen: payloads.Visibility,
-    told: failures.Visibility,
+    seen: PayloadSight,
+    told: FailureSight,
 ) -> tuple[str, str]:
     """The data for reading, and a traceback apart from it, since lines are not readable inside JSON."""
     if text is None or data == {}:
@@ -255,15 +256,15 @@ def _shown(
         return _("Not shown: it is nested too deeply."), traceback
 
 
-def _unreadable(text: str, seen: payloads.Visibility, told: failures.Visibility) -> str:
+def _unreadable(text: str, seen: PayloadSight, told: FailureSight) -> str:
     """The payload can not be told from the rest, so all of it is shown as it is, or none."""
     if DIGEST_KEY in text:
         return _("Hidden: it holds the key of the digests, and cannot be read apart from it.")
     if hidden.names():
         return _("Hidden: secret fields cannot be told from the rest of it.")
-    if seen is not payloads.Visibility.SHOWN:
+    if not seen.is_shown:
         return seen.note
-    return text if told is failures.Visibility.SHOWN else told.note
+    return text if told.is_shown else told.note
 
 
 def _activity_names(workflow: Any, records: Sequence[Any]) -> dict[int, str]:

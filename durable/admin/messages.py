@@ -18,9 +18,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.admin import downloads, failures, payloads, wording
+from durable.admin import downloads, failures, payloads, sight, wording
 from durable.admin.parts import Fact, Facts, Text
 from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
+from durable.admin.sight import FailureSight, PayloadSight
 from durable.conf import settings
 from durable.kernel import birthplace
 from durable.kernel.birthplace import NOWHERE, Birthplace
@@ -139,15 +140,15 @@ class MessageAdmin(Room):
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts and its payload."""
         now = clock.host_now()
-        seen, space = payloads.visibility(request), payloads.Space()
+        seen, space = sight.of_payloads(request), payloads.Space()
         given = None
-        if seen is payloads.Visibility.SHOWN:
+        if seen.is_shown:
             rows = Message.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
             found = rows.annotate(**payloads.columns("payload")).first()
             given = payloads.stored(found, "payload", _born(row), self.payload_address(row, "payload"))
             if row.kind == MessageKind.FAILED and given is not None:
-                told = failures.visibility(request)
-                text = given.text if told is failures.Visibility.SHOWN else told.note
+                told = sight.of_failures(request)
+                text = given.text if told.is_shown else told.note
                 if given.is_whole:
                     text = _with_its_failure(row, given.text, told)
                 given = replace(given, text=text, characters=len(text) if given.is_whole else given.characters)
@@ -174,9 +175,7 @@ class MessageAdmin(Room):
         )
 
 
-def _payload(
-    message: Any, given: payloads.Stored | None, seen: payloads.Visibility, space: payloads.Space
-) -> SafeString:
+def _payload(message: Any, given: payloads.Stored | None, seen: PayloadSight, space: payloads.Space) -> SafeString:
     """That of an activity's completion is its result itself; the others are envelopes, as those of events."""
     if message.kind == MessageKind.COMPLETED.value:
         return payloads.payload(given, seen, space)
@@ -193,9 +192,9 @@ def _places(message: Any, data: Mapping[str, Any]) -> Mapping[str, Birthplace]:
     return birthplace.within(data, message.workflow_id, ordinal=message.ordinal, single=False)
 
 
-def _with_its_failure(message: Any, text: str, seen: failures.Visibility) -> str:
+def _with_its_failure(message: Any, text: str, seen: FailureSight) -> str:
     """The payload of a message that tells of a failure, for this reader."""
     data = wording.read_json(text)
     if data is None:
-        return text if seen is failures.Visibility.SHOWN else seen.note
+        return text if seen.is_shown else seen.note
     return json.dumps(failures.of_message(data, seen, message.workflow_id, message.ordinal))

@@ -16,10 +16,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.admin import attempts, failures, payloads, wording
+from durable.admin import attempts, payloads, sight, wording
 from durable.admin.dead_letter_page import attempts_table
 from durable.admin.parts import Fact, Facts, Part, Text
 from durable.admin.room import ChoiceFilter, Page, Room, WorkflowFilter
+from durable.admin.sight import PayloadSight
 from durable.admin.work_items import cancel_words
 from durable.conf import settings
 from durable.kernel.birthplace import Birthplace, arguments, heartbeat
@@ -106,23 +107,23 @@ class OutboxRowAdmin(Room):
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts, the delivery that is out, what it left behind, and its payloads."""
         now = clock.host_now()
-        seen, space = payloads.visibility(request), payloads.Space()
+        seen, space = sight.of_payloads(request), payloads.Space()
         stored = self._stored(row, seen)
         item = WorkItem.objects.using(settings.database_alias).filter(pk=row.pk).defer("heartbeat").first()
         parts: list[Part] = [Facts(_("Activity"), self._facts(row, stored, now))]
         if item is not None:
             parts.append(self._delivery(item, now))
         parts += [
-            attempts_table(row, failures.visibility(request), space),
+            attempts_table(row, sight.of_failures(request), space),
             Text(_("Input"), self._payload(row, stored, "input", seen, space)),
             Text(_("Last heartbeat"), self._payload(row, stored, "last_heartbeat", seen, space)),
         ]
         badges = [self.status_shown(row)]
         return Page(title=row.activity, subtitle=_("outbox row"), badges=badges, parts=parts, space=space)
 
-    def _stored(self, row: Any, seen: payloads.Visibility) -> Any:
+    def _stored(self, row: Any, seen: PayloadSight) -> Any:
         """The heavy columns as raw text; payloads only for those who may see them. None: the row has just gone."""
-        wanted = payloads.columns(*self.payload_columns) if seen is payloads.Visibility.SHOWN else {}
+        wanted = payloads.columns(*self.payload_columns) if seen.is_shown else {}
         rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
         return rows.annotate(options_text=Left(Cast("options", TextField()), _OPTIONS_SHOWN), **wanted).first()
 
@@ -132,9 +133,7 @@ class OutboxRowAdmin(Room):
             return arguments(row.workflow_id, row.activity)
         return heartbeat(row.workflow_id, row.ordinal)
 
-    def _payload(
-        self, row: Any, stored: Any, name: str, seen: payloads.Visibility, space: payloads.Space
-    ) -> SafeString:
+    def _payload(self, row: Any, stored: Any, name: str, seen: PayloadSight, space: payloads.Space) -> SafeString:
         given = payloads.stored(stored, name, self.birthplace(row, name), self.payload_address(row, name))
         return payloads.payload(given, seen, space)
 

@@ -1,4 +1,4 @@
-"""Who may see payloads, and how they are shown: always escaped, always bounded, readable whatever they hold.
+"""How payloads are shown: always escaped, always bounded, readable whatever they hold.
 
 A page has room for so many bytes of payloads and tracebacks in all, see `Space`; what finds none is cut, says so, and
 can be downloaded.
@@ -10,7 +10,6 @@ import json
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError
@@ -21,6 +20,8 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
+from durable.admin import sight
+from durable.admin.sight import PayloadSight
 from durable.admin.wording import NOTHING, number, read_json
 from durable.client import hidden
 from durable.conf import settings
@@ -51,33 +52,6 @@ DIGEST = "digest"
 """Stands for arguments, and is for those who may see them."""
 
 
-class Visibility(Enum):
-    """Whether this reader sees payloads, and if not, why."""
-
-    SHOWN = "shown"
-    NO_PERMISSION = "no_permission"
-    REDACTED = "redacted"
-    NOT_NOTED = "not_noted"
-
-    @property
-    def note(self) -> str:
-        """What stands in the place of a hidden payload."""
-        if self is Visibility.REDACTED:
-            return _("Hidden: this site shows no payloads.")
-        if self is Visibility.NOT_NOTED:
-            return _("Hidden: it is noted who looks at payloads, and that could not be done just now.")
-        return _("Hidden: you need the permission to view payloads.")
-
-
-def visibility(request: HttpRequest) -> Visibility:
-    """What the setting and the reader's permission say."""
-    if settings.redact_payloads:
-        return Visibility.REDACTED
-    if not request.user.has_perm("durable.view_payload"):
-        return Visibility.NO_PERMISSION
-    return Visibility.NOT_NOTED if getattr(request, "_durable_not_noted", False) else Visibility.SHOWN
-
-
 @dataclass(frozen=True, slots=True)
 class Looked:
     """Whose payloads a page or a download shows: a workflow's, or of one of its activities. `what` names the page."""
@@ -90,9 +64,9 @@ class Looked:
 
 def note_look(request: HttpRequest, looked: Looked | None) -> None:
     """Note who looks at what, where `RECORD_VIEWS` asks for that and payloads are shown. To be called before they are
-    shown: if it can not be noted, `visibility` hides them for this request.
+    shown: if it can not be noted, `sight` hides them for this request.
     """
-    if looked is None or not settings.record_views or visibility(request) is not Visibility.SHOWN:
+    if looked is None or not settings.record_views or not sight.of_payloads(request).is_shown:
         return
     what = {"page": looked.what}
     if asked := request.GET.urlencode():
@@ -101,7 +75,7 @@ def note_look(request: HttpRequest, looked: Looked | None) -> None:
         with auditing.asked_through(Through.ADMIN):
             note_view(looked.workflow_id, actor=request.user, what=what, row_id=looked.row_id, ordinal=looked.ordinal)
     except (DatabaseError, InterfaceError) as error:
-        vars(request)["_durable_not_noted"] = True
+        sight.hide_payloads(request)
         logger.warning("admin.view_not_noted", workflow=str(looked.workflow_id), error=str(error))
 
 
@@ -229,9 +203,9 @@ def block(text: str, space: Space, *, whole: Stored | None = None) -> SafeString
     return format_html('{}<p class="durable-quiet">{}{}</p>', box, note, _way_to(whole))
 
 
-def payload(given: Stored | None, seen: Visibility, space: Space) -> SafeString:
+def payload(given: Stored | None, seen: PayloadSight, space: Space) -> SafeString:
     """A payload as HTML. Callers that may not show it do not select it either, and pass `None`."""
-    if seen is not Visibility.SHOWN:
+    if not seen.is_shown:
         return format_html('<span class="durable-quiet">{}</span>', seen.note)
     if given is None:
         return NOTHING
@@ -258,7 +232,7 @@ def _way_to(whole: Stored | None) -> SafeString:
     return format_html(' <a href="{}">{}</a>', whole.address, _("Download all of it"))
 
 
-def opened(data: Any, seen: Visibility, places: Mapping[str, Birthplace]) -> Any:
+def opened(data: Any, seen: PayloadSight, places: Mapping[str, Birthplace]) -> Any:
     """An event's data with each payload in it made readable, or replaced by the note, at any depth. `places` are the
     payloads' birthplaces, by key. The key of a run's digests is left out for everybody.
     """
@@ -269,22 +243,22 @@ def opened(data: Any, seen: Visibility, places: Mapping[str, Birthplace]) -> Any
     return data
 
 
-def _opened_value(key: str, value: Any, seen: Visibility, places: Mapping[str, Birthplace]) -> Any:
+def _opened_value(key: str, value: Any, seen: PayloadSight, places: Mapping[str, Birthplace]) -> Any:
     if key in PAYLOAD_KEYS:
         return _opened_payload(value, seen, places.get(key, NOWHERE))
-    if key == DIGEST and seen is not Visibility.SHOWN:
+    if key == DIGEST and not seen.is_shown:
         return seen.note
     return opened(value, seen, places)
 
 
 def envelope(
     given: Stored | None,
-    seen: Visibility,
+    seen: PayloadSight,
     space: Space,
     place: Callable[[Mapping[str, Any]], Mapping[str, Birthplace]],
 ) -> SafeString:
     """A message's data as HTML. `place` finds the birthplaces of the payloads in it."""
-    if seen is not Visibility.SHOWN or given is None:
+    if not seen.is_shown or given is None:
         return payload(given, seen, space)
     if not given.is_whole:  # it cannot be taken apart, and may hold what is not to be seen
         return _unshown(given)
@@ -297,8 +271,8 @@ def envelope(
     return block(text, space, whole=given)
 
 
-def _opened_payload(value: Any, seen: Visibility, born: Birthplace) -> Any:
-    if seen is not Visibility.SHOWN:
+def _opened_payload(value: Any, seen: PayloadSight, born: Birthplace) -> Any:
+    if not seen.is_shown:
         return seen.note
     if not isinstance(value, str):
         return value

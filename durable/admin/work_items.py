@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.admin import payloads, wording
+from durable.admin import payloads, sight, wording
 from durable.admin.parts import Fact, Facts, Text
 from durable.admin.room import Page, Room, WorkflowFilter
 from durable.conf import settings
@@ -74,9 +74,9 @@ class WorkItemAdmin(Room):
 
     def page(self, request: HttpRequest, row: Any) -> Page:
         """Its facts, and the details of its last heartbeat."""
-        seen, space = payloads.visibility(request), payloads.Space()
+        seen, space = sight.of_payloads(request), payloads.Space()
         heartbeat = None
-        if seen is payloads.Visibility.SHOWN:
+        if seen.is_shown:
             rows = WorkItem.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
             found = rows.annotate(**payloads.columns("heartbeat")).first()
             address = self.payload_address(row, "heartbeat")

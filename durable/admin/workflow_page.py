@@ -17,13 +17,14 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from durable import clock
-from durable.admin import attempts, failures, payloads, wording
+from durable.admin import attempts, failures, payloads, sight, wording
 from durable.admin.history import block_report, history_page
 from durable.admin.messages import NAME_WITHIN, message_state, message_words
 from durable.admin.parts import Fact, Facts, Part, Table, Text
 from durable.admin.room import ROWS_SHOWN, Page
 from durable.admin.scoping import scope_of
 from durable.admin.sentences import failure_words
+from durable.admin.sight import PayloadSight
 from durable.admin.work_items import cancel_words
 from durable.admin.workflow_verbs import buttons
 from durable.conf import settings
@@ -47,24 +48,24 @@ class WorkflowPage:
     """Reads what a workflow's page shows: a fixed number of statements, each bounded."""
 
     def __init__(
-        self, room: Room, request: HttpRequest, workflow: Any, seen: payloads.Visibility, space: payloads.Space
+        self, room: Room, request: HttpRequest, workflow: Any, seen: PayloadSight, space: payloads.Space
     ) -> None:
         self.room = room
         self.scope = scope_of(request)
         self.workflow = workflow
         self.seen = seen
-        self.failures = failures.visibility(request)
+        self.failures = sight.of_failures(request)
         self.space = space
         self.now = clock.host_now()
 
     @staticmethod
-    def find(rows: QuerySet[Any], workflow_id: uuid.UUID, seen: payloads.Visibility) -> Any:
+    def find(rows: QuerySet[Any], workflow_id: uuid.UUID, seen: PayloadSight) -> Any:
         """The workflow, its stored JSON as raw text, and its payloads only where they may be shown."""
         texts: dict[str, Any] = {
             "failure_text": Cast("failure", TextField()),
             "timers_text": Cast("timers", TextField()),
         }
-        if seen is payloads.Visibility.SHOWN:
+        if seen.is_shown:
             texts |= payloads.columns("input", "result")
         return rows.filter(pk=workflow_id).annotate(**texts).first()
 
@@ -175,7 +176,7 @@ class WorkflowPage:
         return self.room.link(Workflow, parent_id, parent_type)
 
     def _blocked(self) -> Facts:
-        shown = self.failures is failures.Visibility.SHOWN
+        shown = self.failures.is_shown
         report = failures.block(block_report(self.workflow), self.failures, self.workflow.pk)
         why = self.failures.note
         if shown:
@@ -198,7 +199,7 @@ class WorkflowPage:
 
     def _failure(self, failure: Any) -> Text:
         told = failures.readable(failure, self.failures, self.workflow.pk, 1 if self.workflow.single else None)
-        if self.failures is not failures.Visibility.SHOWN:
+        if not self.failures.is_shown:
             named = failure_words(told)
             note = format_html('<span class="durable-quiet">{}</span>', self.failures.note)
             return Text(_("Failure"), format_html("{}{}", payloads.block(named, self.space), note) if named else note)
@@ -264,7 +265,7 @@ class WorkflowPage:
         """What waits for the next turn; of an ended workflow, what it was sent and will not read."""
         ended = self.workflow.closed_at is not None
         # Where payloads are hidden no part of one is read; the names stand in the history.
-        beginning = Left("payload", NAME_WITHIN) if self.seen is payloads.Visibility.SHOWN else Value("")
+        beginning = Left("payload", NAME_WITHIN) if self.seen.is_shown else Value("")
         messages: list[Any] = list(
             Message.objects.using(settings.database_alias)
             .filter(workflow_id=self.workflow.pk)

@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from durable import clock
-from durable.admin import downloads, failures, payloads, wording
+from durable.admin import downloads, payloads, sight, wording
 from durable.admin.history import birthplace_of_event, one_event, single_event
 from durable.admin.keys import read_key, spellings
 from durable.admin.room import ChoiceFilter, Page, Room, on_the_list, outside_transactions
@@ -157,13 +157,13 @@ class WorkflowAdmin(Room):
             workflow_id = uuid.UUID(key)
         except ValueError:
             return None
-        return WorkflowPage.find(self.get_queryset(request), workflow_id, payloads.visibility(request))
+        return WorkflowPage.find(self.get_queryset(request), workflow_id, sight.of_payloads(request))
 
     def looked_at(self, request: HttpRequest, row: Any) -> payloads.Looked:
         return payloads.Looked(row.pk, "workflow")
 
     def page(self, request: HttpRequest, row: Any) -> Page:
-        return WorkflowPage(self, request, row, payloads.visibility(request), payloads.Space()).page(request)
+        return WorkflowPage(self, request, row, sight.of_payloads(request), payloads.Space()).page(request)
 
     def birthplace(self, row: Any, column: str) -> Birthplace:
         """Of its arguments, or its result."""
@@ -172,7 +172,7 @@ class WorkflowAdmin(Room):
         return result(row.pk, 1 if row.single else None)
 
     def more_context(self, request: HttpRequest, row: Any, page: Page) -> dict[str, Any]:
-        return WorkflowPage(self, request, row, payloads.visibility(request), page.space).history(request)
+        return WorkflowPage(self, request, row, sight.of_payloads(request), page.space).history(request)
 
     def get_urls(self) -> list[URLPattern]:
         """Beside the usual addresses, one for each event, and the question before each verb.
@@ -230,11 +230,11 @@ class WorkflowAdmin(Room):
         workflow = self.get_object(request, unquote(object_id))
         if workflow is not None:
             payloads.note_look(request, payloads.Looked(workflow.pk, f"event {seq}"))
-        seen, space = payloads.visibility(request), payloads.Space()
+        seen, space = sight.of_payloads(request), payloads.Space()
         entry = None
         if workflow is not None:
             address = self.address(Workflow, "event_payload", workflow.pk, seq)
-            entry = single_event(workflow, seq, seen, failures.visibility(request), space, address)
+            entry = single_event(workflow, seq, seen, sight.of_failures(request), space, address)
         if entry is None:
             return self.not_there(request, object_id)
         title = _("Event %(seq)s") % {"seq": wording.number(seq)}

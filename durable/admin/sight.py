@@ -1,0 +1,84 @@
+"""Whether a reader sees what is kept from sight, and if not, why: payloads, and what errors said.
+
+The two are told apart by type, so that the one permission never stands for the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+from django.http import HttpRequest
+from django.utils.translation import gettext_lazy
+
+from durable.conf import settings
+
+_NOT_NOTED = "_durable_not_noted"
+
+
+class Why(Enum):
+    """Why something is hidden."""
+
+    NO_PERMISSION = "no_permission"
+    REDACTED = "redacted"
+    NOT_NOTED = "not_noted"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    hidden: Why | None = None
+    """None: it is shown."""
+
+    words: ClassVar[Mapping[Why, Any]] = {}
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether this reader sees it."""
+        return self.hidden is None
+
+    @property
+    def note(self) -> str:
+        """What stands in the place of what is hidden."""
+        return "" if self.hidden is None else str(self.words[self.hidden])
+
+
+class PayloadSight(_Sight):
+    """Whether a reader sees payloads, and what a workflow says of itself."""
+
+    words: ClassVar[Mapping[Why, Any]] = {
+        Why.NO_PERMISSION: gettext_lazy("Hidden: you need the permission to view payloads."),
+        Why.REDACTED: gettext_lazy("Hidden: this site shows no payloads."),
+        Why.NOT_NOTED: gettext_lazy("Hidden: it is noted who looks at payloads, and that could not be done just now."),
+    }
+
+
+class FailureSight(_Sight):
+    """Whether a reader sees what errors said: an error may quote any payload."""
+
+    words: ClassVar[Mapping[Why, Any]] = {
+        Why.NO_PERMISSION: gettext_lazy("Hidden: you need the permission to view failures."),
+        Why.REDACTED: gettext_lazy("Hidden: this site shows no texts of failures."),
+    }
+
+
+def of_payloads(request: HttpRequest) -> PayloadSight:
+    """What the setting and the reader's permission say."""
+    if settings.redact_payloads:
+        return PayloadSight(Why.REDACTED)
+    if not request.user.has_perm("durable.view_payload"):
+        return PayloadSight(Why.NO_PERMISSION)
+    return PayloadSight(Why.NOT_NOTED if getattr(request, _NOT_NOTED, False) else None)
+
+
+def of_failures(request: HttpRequest) -> FailureSight:
+    """What the setting and the reader's permission say."""
+    if settings.redact_payloads:
+        return FailureSight(Why.REDACTED)
+    return FailureSight(None if request.user.has_perm("durable.view_failure") else Why.NO_PERMISSION)
+
+
+def hide_payloads(request: HttpRequest) -> None:
+    """From here on this request shows none: it could not be noted that somebody looks at them."""
+    vars(request)[_NOT_NOTED] = True
