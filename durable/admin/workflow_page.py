@@ -132,7 +132,7 @@ class WorkflowPage:
                 )
             )
         if row.custom_status:
-            facts.append(Fact(_("Says of itself"), row.custom_status))
+            facts.append(Fact(_("Says of itself"), row.custom_status if self.seen.is_shown else self.seen.note))
         if row.deadline_at is not None:
             facts.append(Fact(_("Has to end by"), wording.moment_and_distance(row.deadline_at, self.now)))
         if row.closed_at is None:

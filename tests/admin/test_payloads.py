@@ -24,7 +24,10 @@ VIEWS = [f"view_{name}" for name in ("workflow", "outboxrow", "workitem", "messa
 def secret_pages(scene: Scene) -> list[str]:
     """Pages that each hold the secret in a payload."""
     text = f'{{"card":"{SECRET}"}}'
-    Workflow.objects.update(input=text, result=text, status="completed", closed_at=factories.now(), last_seq=9)
+    now = factories.now()
+    Workflow.objects.update(
+        input=text, result=text, custom_status=SECRET, status="completed", closed_at=now, last_seq=9
+    )
     OutboxRow.objects.update(input=text, last_heartbeat=text)
     WorkItem.objects.update(heartbeat=text)
     Message.objects.update(payload=text)
