@@ -1,8 +1,9 @@
 """The small HTTP answer of `--health ADDRESS:PORT`: 200 and "ok", or 503 and the reasons, one a line.
 
 Nothing here waits for a caller: many may be slow or silent, and others are answered meanwhile. Reasons may name hosts,
-ports and errors of the database, so only callers on the loopback interface read them. Others get "not ok", and the log
-the reasons.
+ports and errors of the database, so only callers on the loopback interface read them, and of those none that call this
+machine by a name of their own: a browser does, on a page whose name was made to lead here. Others get "not ok", and the
+log the reasons.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - what `--health :8080` asks for
 
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 _PASSED_ON = re.compile(rb"^(forwarded|x-forwarded-[\w-]+|x-real-ip|via)[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_HOST = re.compile(rb"^host[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+_PORT = re.compile(r":\d*$")
 _NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
 _GONE_MEANWHILE = {errno.ECONNABORTED, errno.EPROTO, errno.EINTR}
 
@@ -77,6 +80,7 @@ class HealthSocket:
         self._socket.listen(2 * MOST_CALLERS)
         self._socket.setblocking(False)
         self._now = now
+        self._name = host.casefold()
         self._callers: list[_Caller] = []
         self._deaf_until = 0.0
         self._reasons_are_in_the_log = False
@@ -205,11 +209,17 @@ class HealthSocket:
             found = [*reasons, caller.lacking] if caller.lacking else reasons
             status = "503 Service Unavailable" if found else "200 OK"
             body = "\n".join(found) or "ok"
-            if not caller.is_near or _PASSED_ON.search(head):
+            if not caller.is_near or _PASSED_ON.search(head) or not self._is_called_by_its_name(head):
                 self._tell_the_log_instead(found)
                 body = "not ok" if found else "ok"
         with caller.socket, suppress(OSError):  # a caller that went away needs no answer
             caller.socket.send(_response(status, body, with_body=not head.startswith(b"HEAD ")))
+
+    def _is_called_by_its_name(self, head: bytes) -> bool:
+        """Whether the request names this machine as its own people do: by an address, as localhost, or by the name that
+        `--health` gave. Browsers send the name that a page came from; who sends none is no browser.
+        """
+        return all(_is_own_name(_PORT.sub("", host.decode("latin-1")), self._name) for host in _HOST.findall(head))
 
     def _tell_the_log_instead(self, reasons: Sequence[str]) -> None:
         if reasons and not self._reasons_are_in_the_log:
@@ -273,6 +283,16 @@ def _is_loopback(address: str) -> bool:
     if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
         parsed = parsed.ipv4_mapped
     return parsed.is_loopback
+
+
+def _is_own_name(host: str, own: str) -> bool:
+    if host.casefold() in ("localhost", own):
+        return True
+    try:
+        ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _response(status: str, text: str, *, with_body: bool) -> bytes:

@@ -13,7 +13,7 @@ from durable.worker.wakeup import readable
 from tests.waiting import PATIENCE
 from tests.worker.test_threads import until
 
-ASKED = b"GET / HTTP/1.1\r\nHost: worker\r\n\r\n"
+ASKED = b"GET / HTTP/1.1\r\nHost: localhost:8080\r\n\r\n"
 SECRET = "OperationalError: connection to server at db.internal (10.0.0.7), port 5432 failed"
 
 

@@ -69,6 +69,32 @@ def test_what_a_proxy_on_this_machine_passes_on_comes_from_elsewhere(served: Por
     assert answered(served.call(request)) == (503, "not ok\n")
 
 
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "127.0.0.1:9000", "[::1]:9000", "LocalHost", "10.0.0.9:80", "probe.local:1"]
+)
+def test_reasons_are_for_who_calls_it_by_address_or_by_its_own_name(port: Port, host: str) -> None:
+    port.socket._name = "probe.local"
+    port.reasons = [SECRET]
+    assert port.reply(port.call(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())) == (503, f"{SECRET}\n")
+
+
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        ["evil.example"], ["evil.example:9000"], ["127.0.0.1.evil.example"], ["localhost.evil.example"],
+        ["localhost", "evil.example"], [" evil.example \t"], ["[::1].evil.example"], ["\x00localhost"], [""],
+    ],
+)  # fmt: skip
+def test_a_page_whose_name_was_made_to_lead_here_reads_no_reasons(
+    port: Port, caplog: pytest.LogCaptureFixture, hosts: list[str]
+) -> None:
+    """DNS rebinding: the browser is on this machine, and its page reads what that answers."""
+    port.reasons = [SECRET]
+    lines = "".join(f"hOST:{host}\r\n" for host in hosts)
+    assert port.reply(port.call(f"GET / HTTP/1.1\r\n{lines}\r\n".encode())) == (503, "not ok\n")
+    assert SECRET in caplog.text
+
+
 def test_without_descriptors_callers_from_elsewhere_hear_nothing_of_it(
     port: Port, monkeypatch: pytest.MonkeyPatch
 ) -> None:
