@@ -11,10 +11,12 @@ import os
 import threading
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from time import monotonic
+from typing import TypeVar
 
 from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async
 from django.db import connections
@@ -23,6 +25,8 @@ from durable.errors import WorkflowNotFound
 from durable.flow import look, transaction
 from durable.outcomes import Snapshot
 
+T = TypeVar("T")
+
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 0.25
 """Seconds between looks at a workflow whose result is waited for; each pause is twice the one before."""
@@ -30,6 +34,10 @@ LINGER = 0.05
 """Seconds for which the thread stays when nobody waits, so that one `await` after the other needs no new connection."""
 STORE_GRACE = 1.0
 """Seconds beyond its timeout that a waiter leaves to the last look. A database that hangs holds it no longer."""
+
+
+READ_AT_ONCE = 4_000_000
+"""Bytes of results that are read at once, however many workflows have ended between two looks."""
 
 
 class Ticket:
@@ -116,36 +124,68 @@ class Waiter:
         now = monotonic()
         for ticket in tickets:
             ticket.at = now
-        found: Mapping[uuid.UUID, Snapshot] = {}
-        fault: BaseException | None = None
-        try:
-            found = look.snapshots({ticket.workflow_id for ticket in tickets})
-        # Whatever it is (the store is away, or a receiver of the project's raised), those who wait are told.
-        except BaseException as error:  # noqa: BLE001
-            fault = error
+        waiting: dict[uuid.UUID, list[Ticket]] = defaultdict(list)
         for ticket in tickets:
-            outcome = _outcome(ticket, found, fault)
-            if outcome is None:
-                ticket.again()
-                continue
-            with self._changed:
-                self._tickets.discard(ticket)
-            with suppress(RuntimeError):  # the loop was closed meanwhile
-                ticket.loop.call_soon_threadsafe(partial(_tell, ticket, outcome))
+            waiting[ticket.workflow_id].append(ticket)
+        standings, fault = _asked(look.standings, waiting)
+        ended = {owner: standing.size for owner, standing in standings.items() if standing.has_ended}
+        for owner in waiting.keys() - ended.keys():
+            for ticket in waiting[owner]:
+                self._answer(ticket, fault, _before_the_end(ticket, is_there=owner in standings))
+        for piece in _pieces(ended):
+            found, fault = _asked(look.snapshots, piece)
+            for ticket in (ticket for owner in piece for ticket in waiting[owner]):
+                self._answer(ticket, fault, _end(ticket, found))
+
+    def _answer(self, ticket: Ticket, fault: BaseException | None, outcome: Snapshot | BaseException | None) -> None:
+        """Tell who waits of the fault, else of what came of it; None: nothing yet."""
+        if fault is not None:  # one for each: an exception is given another traceback wherever it is raised
+            outcome = _own(fault)
+        if outcome is None:
+            ticket.again()
+            return
+        with self._changed:
+            self._tickets.discard(ticket)
+        with suppress(RuntimeError):  # the loop was closed meanwhile
+            ticket.loop.call_soon_threadsafe(partial(_tell, ticket, outcome))
 
 
-def _outcome(
-    ticket: Ticket, found: Mapping[uuid.UUID, Snapshot], fault: BaseException | None
-) -> Snapshot | BaseException | None:
-    if fault is not None:
-        # One for each: an exception is given another traceback wherever it is raised.
-        return _own(fault)
-    snapshot = found.get(ticket.workflow_id)
-    if snapshot is None:
+def _asked(
+    ask: Callable[[Iterable[uuid.UUID]], dict[uuid.UUID, T]], ids: Iterable[uuid.UUID]
+) -> tuple[dict[uuid.UUID, T], BaseException | None]:
+    """What was found, and the fault, if there was one."""
+    try:
+        return ask(ids), None
+    # Whatever it is (the store is away, or a receiver of the project's raised), those who wait are told.
+    except BaseException as error:  # noqa: BLE001
+        return {}, error
+
+
+def _pieces(sizes: Mapping[uuid.UUID, int]) -> Iterator[list[uuid.UUID]]:
+    """Workflows to be read together: no more bytes at once than `READ_AT_ONCE`, but for one that has more by itself."""
+    piece: list[uuid.UUID] = []
+    left = READ_AT_ONCE
+    for owner, size in sizes.items():
+        if piece and size > left:
+            yield piece
+            piece, left = [], READ_AT_ONCE
+        piece.append(owner)
+        left -= size
+    if piece:
+        yield piece
+
+
+def _before_the_end(ticket: Ticket, *, is_there: bool) -> BaseException | None:
+    if not is_there:
         return WorkflowNotFound(ticket.workflow_id)
-    if snapshot.status.is_terminal:
-        return snapshot
     return expired(ticket.workflow_id, ticket.seconds) if ticket.is_late() else None
+
+
+def _end(ticket: Ticket, found: Mapping[uuid.UUID, Snapshot]) -> Snapshot | BaseException | None:
+    snapshot = found.get(ticket.workflow_id)
+    if snapshot is not None and snapshot.status.is_terminal:
+        return snapshot
+    return _before_the_end(ticket, is_there=snapshot is not None)
 
 
 def _own(fault: BaseException) -> BaseException:

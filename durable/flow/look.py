@@ -23,7 +23,7 @@ from durable.outcomes import DeadLetterFilter, Naming, Snapshot, WakesBy, Workfl
 from durable.store import history as histories
 from durable.store import naming as names
 from durable.store import reads, redrives
-from durable.store.reads import PendingRow, QueueState, UnreadMessage
+from durable.store.reads import PendingRow, QueueState, Standing, UnreadMessage
 
 if TYPE_CHECKING:
     from durable.models import OutboxRow
@@ -34,6 +34,7 @@ __all__ = [
     "Health",
     "PendingRow",
     "Readings",
+    "Standing",
     "UnreadMessage",
     "by_key",
     "dead_letters",
@@ -48,6 +49,7 @@ __all__ = [
     "places_matching",
     "snapshot",
     "snapshots",
+    "standings",
     "unread",
     "workers_of",
 ]
@@ -66,6 +68,13 @@ def snapshots(workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
     only those that have ended have a result, a failure or a reason.
     """
     return transaction.reading(partial(reads.snapshots, workflow_ids=list(workflow_ids)))
+
+
+def standings(workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Standing]:
+    """Which workflows have ended, and how much there is to read of those, by id, in one statement for each thousand.
+    Those that are not there are left out.
+    """
+    return transaction.reading(partial(reads.standings, workflow_ids=list(workflow_ids)))
 
 
 def by_key(workflow_type: str, key: str) -> Snapshot:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Max
 
 from durable import clock
 from durable.models import FailedAttempt, OutboxRow, Worker, Workflow
@@ -47,6 +48,30 @@ def snapshots(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]
     for start in range(0, len(workflow_ids), _MANY):
         rows = Workflow.objects.using(connection.alias).filter(id__in=workflow_ids[start : start + _MANY])
         found |= {row["id"]: _snapshot(connection, row) for row in rows.values(*_SNAPSHOT)}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether a workflow has ended, and the bytes of its result and failure, of which nothing was read."""
+
+    has_ended: bool
+    size: int
+
+
+def standings(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Standing]:
+    """How workflows stand, by id. One statement for each thousand, which reads no payload."""
+    size = f"coalesce({sql.size(connection, 'result')}, 0) + coalesce({sql.size(connection, 'failure')}, 0)"
+    found: dict[uuid.UUID, Standing] = {}
+    for start in range(0, len(workflow_ids), _MANY):
+        condition, params = sql.among(connection, "id", workflow_ids[start : start + _MANY])
+        rows = sql.fetch(
+            connection,
+            f"SELECT id, closed_at IS NOT NULL, CASE WHEN closed_at IS NULL THEN 0 ELSE {size} END "
+            f"FROM durable_workflow WHERE {condition}",
+            params,
+        )
+        found |= {sql.as_uuid(owner): Standing(bool(ended), size_) for owner, ended, size_ in rows}
     return found
 
 
@@ -152,8 +177,11 @@ def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: i
             "workitem__cancel_requested_at",
         )[:limit]
     )
-    failed = FailedAttempt.objects.using(connection.alias).filter(outbox_row_id__in=[row["id"] for row in rows])
-    errors: dict[int, Any] = dict(failed.order_by("id").values_list("outbox_row_id", "error"))
+    ids = [row["id"] for row in rows]
+    attempts = FailedAttempt.objects.using(connection.alias)
+    newest = attempts.filter(outbox_row_id__in=ids).values("outbox_row_id").annotate(newest=Max("id"))
+    failed = attempts.filter(id__in=newest.values("newest"))
+    errors: dict[int, Any] = dict(failed.values_list("outbox_row_id", "error"))
     return [
         PendingRow(
             row_id=row["id"],

@@ -64,7 +64,7 @@ class Looks:
     def __init__(self) -> None:
         self.sizes: list[int] = []
         self._seen = threading.Semaphore(0)
-        self._real = look.snapshots
+        self._real = look.standings
 
     def __call__(self, ids: Any) -> Any:
         ids = list(ids)
@@ -82,7 +82,7 @@ class Looks:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     counted = Looks()
-    monkeypatch.setattr(look, "snapshots", counted)
+    monkeypatch.setattr(look, "standings", counted)
     return counted
 
 
@@ -122,7 +122,31 @@ def test_a_hundred_waiters_hold_one_thread_and_one_session(looks: Looks, way: st
 def test_a_look_is_one_statement_however_many_wait(django_assert_num_queries: Any) -> None:
     ids = [factories.WorkflowFactory().pk for _ in range(100)]
     with django_assert_num_queries(1):
-        assert set(look.snapshots([*ids, uuid.uuid4()])) == set(ids)
+        assert set(look.standings([*ids, uuid.uuid4()])) == set(ids)
+
+
+def test_results_are_read_in_pieces_however_many_have_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lengths first; one that has more than a piece may have is read by itself."""
+    sizes = [400, 300, 300, 5_000, 200, 900]
+    monkeypatch.setattr(waiting, "READ_AT_ONCE", 1_000)
+    workflows = [factories.WorkflowFactory() for _ in sizes]
+    for workflow, size in zip(workflows, sizes, strict=True):
+        complete(workflow.pk, result=f'"{"é" * (size // 2 - 1)}"')
+    read: list[int] = []
+    snapshots = look.snapshots
+
+    def reading(ids: Any) -> Any:
+        found = snapshots(ids)
+        read.append(sum(len((one.result or "").encode()) for one in found.values()))
+        return found
+
+    monkeypatch.setattr(look, "snapshots", reading)
+    calls: list[Callable[[], Awaitable[Any]]] = [get_workflow(workflow.pk).aresult for workflow in workflows]
+    told = in_thread(together, calls).result(PATIENCE)
+    assert [len(one) for one in told] == [size // 2 - 1 for size in sizes]
+    assert sum(read) == sum(sizes)
+    assert max(size for size in read if size != 5_000) <= 1_000
+    assert 5_000 in read
 
 
 def test_each_gets_its_own_end(looks: Looks) -> None:
@@ -147,6 +171,7 @@ def test_each_gets_its_own_end(looks: Looks) -> None:
         f"Workflow {late.pk} has not ended within {span} s." for span in ("0.02", "0")
     ]
     assert [type(one) for one in said[3:]] == [TimeoutError, TimeoutError, WorkflowNotFound]
+    assert str(said[5]) == str(WorkflowNotFound(uuid.UUID(int=7)))
 
 
 def test_several_loops_share_it_and_one_that_is_closed_stops_nobody(looks: Looks) -> None:
