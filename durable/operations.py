@@ -11,10 +11,11 @@ from durable.flow.redrive import preview_redrive, redrive, redrive_many
 from durable.flow.resume import resume
 from durable.flow.terminate import terminate
 from durable.flow.unblock import unblock
-from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, RedrivePreview
+from durable.outcomes import DeadLetterFilter, DeadLetters, Discarded, RedriveMode, Redriven, RedrivePreview
 
 __all__ = [
     "DeadLetterFilter",
+    "DeadLetters",
     "Discarded",
     "RedriveMode",
     "RedrivePreview",

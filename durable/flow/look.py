@@ -13,13 +13,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.conf import settings
-from durable.errors import WorkflowNotFound
+from durable.errors import OptionInvalid, WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import selecting
 from durable.flow.steps.selecting import Place
 from durable.kernel.events import Event
 from durable.kernel.options import check_storable
-from durable.outcomes import DeadLetterFilter, Naming, Snapshot, WakesBy, WorkflowStatus
+from durable.outcomes import DeadLetterFilter, DeadLetters, Naming, Snapshot, WakesBy, WorkflowStatus
 from durable.store import history as histories
 from durable.store import naming as names
 from durable.store import reads, redrives
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LATE_AFTER",
+    "MOST_LISTED",
     "Health",
     "PendingRow",
     "Readings",
@@ -172,6 +173,9 @@ class Health:
 
 _NAMED = 5
 
+MOST_LISTED = 10_000
+"""Dead letters of one workflow that are listed at once."""
+
 LATE_AFTER = timedelta(minutes=1)
 """What is due for longer than this is late: somebody wonders why nothing happens."""
 
@@ -284,9 +288,23 @@ def _span(span: timedelta) -> str:
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
 
 
-def dead_letters(workflow_id: uuid.UUID) -> list[OutboxRow]:
-    """Every dead letter of a workflow's current run, oldest first, with `failure_delivered`: which can be redriven."""
-    return dead_letters_matching(DeadLetterFilter(workflow_id=workflow_id), limit=100_000)
+def dead_letters(workflow_id: uuid.UUID, *, limit: int = MOST_LISTED, after: OutboxRow | None = None) -> DeadLetters:
+    """The dead letters of a workflow's current run, oldest first, with `failure_delivered`: which can be redriven.
+
+    `MOST_LISTED` at most; `more` says whether there are others, which come with the last row as `after`. Payloads
+    (`input`, `last_heartbeat`) are read only where they are asked for, one by one. Raises `OptionInvalid`.
+    """
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_LISTED:
+        raise OptionInvalid("limit", limit, f"a whole number from 1 to {MOST_LISTED:,}")
+    behind = None
+    if after is not None:
+        if after.dead_lettered_at is None:
+            raise OptionInvalid("after", after, "a row of the list, which is a dead letter")
+        behind = (after.dead_lettered_at, after.pk)
+    found = dead_letters_matching(DeadLetterFilter(workflow_id=workflow_id), limit=limit + 1, after=behind)
+    listed = DeadLetters(found[:limit])
+    listed.more = len(found) > limit
+    return listed
 
 
 def dead_letters_matching(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from durable.outcomes.dead_letters import (
     DeadLetterFilter,
+    DeadLetters,
     Discarded,
     Naming,
     RedriveMode,
@@ -51,6 +52,7 @@ __all__ = [
     "Company",
     "Completed",
     "DeadLetterFilter",
+    "DeadLetters",
     "Discarded",
     "Ending",
     "Failed",

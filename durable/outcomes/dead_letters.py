@@ -44,6 +44,12 @@ class Discarded:
     was_judged: bool
 
 
+class DeadLetters(list["OutboxRow"]):
+    """Some of a workflow's dead letters, oldest first. `more`: behind the last of these there are others."""
+
+    more: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
     """Which dead letters are meant; what is None matches all, and no ids at all match none. `failed_before` keeps what

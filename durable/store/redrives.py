@@ -184,7 +184,10 @@ def verdicts(
     return [(row[0], row[1]) for row in rows]
 
 
-_HEAVY = ("input", "options", "workflow__input", "workflow__result", "workflow__failure", "workflow__timers")
+_HEAVY = (
+    *("input", "options", "last_heartbeat"),
+    *(f"workflow__{name}" for name in ("input", "result", "failure", "timers", "blocked_reason")),
+)
 
 
 def dead_letters(
@@ -195,8 +198,8 @@ def dead_letters(
     limit: int,
     within: OutboxQuerySet | None = None,
 ) -> list[OutboxRow]:
-    """One page of the dead letters that match, oldest first, behind a (dead-lettered at, id); without their inputs, and
-    without stored JSON: one row whose JSON can not be read must not hide the others.
+    """One page of the dead letters that match, oldest first, behind a (dead-lettered at, id); without payloads,
+    and without stored JSON: one row whose JSON can not be read must not hide the others.
     """
     rows = matching(connection, wanted, within).select_related("workflow").defer(*_HEAVY)
     if after is not None:

@@ -7,12 +7,16 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+import durable
 from durable import conf
 from durable.flow import claim, enqueue, reconcile, settle
 from durable.models import OutboxRow
 from durable.operations import discard, list_dead_letters, pause, redrive, terminate
 from durable.outcomes import AckOutcome, Cause, KeyHeld
+from tests import factories
 from tests.flow.cases import fan_out
 from tests.flow.driver import Driver, items, row, rows, workflow
 from tests.flow.state import expire
@@ -126,6 +130,35 @@ def test_dead_letters_of_ended_workflows_are_settled_at_a_workers_start() -> Non
     letter = dead(history(status="failed"))
     assert settle.settle_closed(limit=None) == 1
     assert OutboxRow.objects.get(pk=letter.pk).status == "cancelled"
+
+
+def test_a_long_list_comes_in_pieces_that_say_whether_there_is_more_and_reads_no_payload() -> None:
+    owner = factories.WorkflowFactory(input='"heavy"', blocked_reason="heavy")
+    at = factories.now()
+    rows = [
+        factories.OutboxRowFactory(
+            workflow=owner, ordinal=number, status="failed", dead_lettered_at=at, last_heartbeat='"heavy"'
+        )
+        for number in range(1, 6)
+    ]
+    with CaptureQueriesContext(connection) as made:
+        first = list_dead_letters(owner.pk, limit=2)
+    assert (first.more, [row.ordinal for row in first]) == (True, [1, 2])
+    for column in ("input", "last_heartbeat", "blocked_reason", "result", "failure"):
+        assert f'"{column}"' not in made[0]["sql"], column
+    rest = list_dead_letters(owner.pk, after=first[-1])
+    assert (rest.more, [row.ordinal for row in rest]) == (False, [3, 4, 5])
+    assert list_dead_letters(owner.pk, limit=5).more is False
+    assert rest[0].last_heartbeat == '"heavy"', "asked for, it is read"
+    for wrong in ({"limit": 0}, {"limit": 10_001}, {"limit": True}, {"after": owner_row(rows[0])}):
+        with pytest.raises(durable.OptionInvalid):
+            list_dead_letters(owner.pk, **wrong)
+
+
+def owner_row(row: OutboxRow) -> OutboxRow:
+    """The row as one that is no dead letter."""
+    row.dead_lettered_at = None
+    return row
 
 
 def test_the_list_of_an_unknown_workflow_is_empty() -> None:

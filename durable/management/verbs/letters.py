@@ -87,7 +87,10 @@ def first_of(options: Mapping[str, Any], one: tuple[uuid.UUID, int] | None) -> l
     """The first of the dead letters that are meant, one more than are named."""
     if one is None:
         return look.dead_letters_matching(wanted(options), limit=_NAMED + 1)
-    return [row for row in look.dead_letters(one[0]) if row.ordinal == one[1]]
+    found = look.dead_letters(one[0])
+    while found.more and all(row.ordinal != one[1] for row in found):
+        found = look.dead_letters(one[0], after=found[-1])
+    return [row for row in found if row.ordinal == one[1]]
 
 
 def actor(options: Mapping[str, Any]) -> Any:
