@@ -19,6 +19,7 @@ from durable.models import Event, FailedAttempt, Message, OutboxRow, Workflow, W
 from durable.operations import unblock
 from tests import factories
 from tests.client.birthplaces import fail, send, weigh
+from tests.flow.test_history_bytes import counted
 
 pytestmark = pytest.mark.django_db
 
@@ -44,6 +45,10 @@ def stored() -> Iterator[str]:
 
 def mentions(text: str) -> int:
     return sum(text in one for one in stored())
+
+
+def noted(handle: durable.Handle[Any]) -> int:
+    return Workflow.objects.get(id=handle.id).history_bytes
 
 
 def reencrypt(*arguments: str) -> dict[str, Any]:
@@ -99,10 +104,14 @@ def test_a_rotation_step_by_step_while_workflows_live(keyed: Deploy) -> None:
 
 def test_encryption_can_be_turned_on_over_live_workflows(settings: Any, keyed: Deploy) -> None:
     settings.DURABLE = {}
-    handle = half_way()
+    handle, other = half_way(), half_way()
+    Workflow.objects.filter(id=other.id).update(history_bytes=0)
     assert mentions(CANARY)
+    before = noted(handle)
     keyed("new", READ_UNENCRYPTED=True)
     assert reencrypt()["payloads"] > 5
+    assert noted(handle) == counted(handle.id) > before + 100, "the history is longer now, and that is counted"
+    assert noted(other) == 0, "one that was never counted is left to its next turn"
     assert mentions(CANARY) == 0
     keyed("new")
     assert testing.run(handle) == WANTED
