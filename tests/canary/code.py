@@ -99,6 +99,12 @@ async def unreadable(card: str) -> None:
     await durable.wait_for_signal("count", as_type=int)
 
 
+@workflow(name="canary.unreadable_key")
+async def unreadable_key(card: str) -> None:
+    """A signal that does not fit behind a key that its sender chose."""
+    await durable.wait_for_signal("sums", as_type=dict[str, dict[str, int]])
+
+
 @workflow(name="canary.changing")
 async def changing(card: str) -> None:
     """Its code is another in the second turn, and fails where it has waited."""

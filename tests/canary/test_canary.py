@@ -79,7 +79,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> dict[str, Handle[Any]]:
     """Each way in which the secret comes in, and each way in which something fails over it."""
     started: dict[str, Handle[Any]] = {
         name: getattr(code, name).start(CANARY)
-        for name in ("pay", "fails", "fails_by_activity", "held", "unreadable", "changing")
+        for name in ("pay", "fails", "fails_by_activity", "held", "unreadable", "unreadable_key", "changing")
     }
     started["cancelled"] = code.unreadable.start(CANARY)
     started["changed"] = code.changing.start(CANARY)
@@ -91,6 +91,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> dict[str, Handle[Any]]:
         testing.drain(until=timedelta(seconds=1))
         started["pay"].signal("card", {"number": CANARY})
         started["unreadable"].signal("count", {"number": CANARY})
+        started["unreadable_key"].signal("sums", {CANARY: {CANARY: CANARY}})
         started["changing"].signal("card", {"number": CANARY})
         started["changed"].signal("card", {"number": CANARY})
         started["cancelled"].signal("nobody reads it", CANARY)
@@ -186,6 +187,7 @@ EXPECTED = {
     "fails_by_activity": "failed",
     "held": "running",
     "unreadable": "failed",
+    "unreadable_key": "failed",
     "changing": "cancelled",
     "changed": "blocked",
     "cancelled": "cancelled",
@@ -201,6 +203,8 @@ def test_under_a_codec_no_column_holds_it_and_no_line(monkeypatch: pytest.Monkey
     assert FailedAttempt.objects.count() > 3
     assert [name for name, text in columns() if CANARY in text] == []
     assert [line for line in lines if CANARY in line] == []
+    markers = [event.data["problem"] for event in Event.objects.filter(type="marker_recorded")]
+    assert any("sums[key no. 1][key no. 1]: the stored str is not" in problem for problem in markers), markers
     assert sum("error_type=tests.canary.code.CanaryError" in line for line in lines) > 3
 
 
