@@ -280,10 +280,10 @@ class Settings:
 
     @property
     def logs_texts_of_failures(self) -> bool:
-        """`LOG_FAILURES`, else not where payloads are kept from sight: texts of errors quote them."""
+        """`LOG_FAILURES`, else not where failures are sealed or hidden: their texts quote payloads."""
         if self.chosen_log_failures is not None:
             return self.chosen_log_failures == "full"
-        return self.chosen_codec == JSON_CODEC and not self.redact_payloads
+        return not self.seals_failures and not self.redact_payloads
 
     @property
     def seals_failures(self) -> bool:

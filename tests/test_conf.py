@@ -207,3 +207,24 @@ def test_values_at_the_edge_are_taken(settings, given):
     settings.DURABLE = given
     assert problems() == []
     assert current.database_alias == "default"
+
+
+OWN = f"{__name__}.Shouting"
+
+
+@pytest.mark.parametrize(
+    ("given", "in_lines", "sealed"),
+    [
+        ({}, True, False),
+        ({"CODEC": OWN}, False, True),
+        ({"CODEC": OWN, "PLAIN_FAILURES": True}, True, False),
+        ({"CODEC": OWN, "PLAIN_FAILURES": True, "LOG_FAILURES": "type"}, False, False),
+        ({"CODEC": OWN, "LOG_FAILURES": "full"}, True, True),
+        ({"REDACT_PAYLOADS": True, "PLAIN_FAILURES": True}, False, False),
+    ],
+)
+def test_what_errors_said_is_plain_in_lines_where_it_is_plain_in_the_database(
+    settings: Any, given: dict[str, Any], in_lines: bool, sealed: bool
+) -> None:
+    settings.DURABLE = given
+    assert (current.logs_texts_of_failures, current.seals_failures) == (in_lines, sealed)
