@@ -9,7 +9,7 @@ from django.apps import apps
 from django.db import DatabaseError, InterfaceError
 
 from durable.errors.showing import visible
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.models import DeadLetter, OutboxRow
 
 logger = get_logger("durable.logbook")
@@ -34,4 +34,4 @@ def note(user: Any, rows: list[Any], message: str) -> None:
     try:
         LogEntry.objects.log_actions(user.pk, rows, CHANGE, visible(message, lines=True))
     except (DatabaseError, InterfaceError) as error:
-        logger.warning("logbook.not_written", error=str(error), rows=len(rows))
+        logger.warning("logbook.not_written", error=words(error), rows=len(rows))

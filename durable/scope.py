@@ -13,8 +13,8 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.utils.module_loading import import_string
 
 from durable.conf import settings
-from durable.errors.showing import said
-from durable.logs import get_logger
+from durable.errors.showing import cut_end, said
+from durable.logs import get_logger, words
 from durable.models import DeadLetter, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 from durable.models.outbox import OutboxQuerySet
 from durable.models.workflow import WorkflowQuerySet
@@ -134,7 +134,7 @@ def _narrowed(user: Any, every: Any) -> Any:
     try:
         kept: Any = hook(user, every)
     except Exception as error:  # the hook is the project's code: it can raise anything
-        raise _Wrong(f"it raised {type(error).__name__}: {said(error, LONGEST)}") from error
+        raise _Wrong(f"it raised {cut_end(words(error), LONGEST)}") from error
     if not isinstance(kept, QuerySet) or kept.model is not every.model:
         raise _Wrong(f"it returned a {type(kept).__name__}, not a queryset of {every.model.__name__}")
     query: Any = kept.query

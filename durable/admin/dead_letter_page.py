@@ -22,7 +22,7 @@ from durable.admin.staff_actions import actions_table
 from durable.conf import settings
 from durable.errors import StoreUnavailable
 from durable.flow import redrive as redriving
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.models import OutboxRow, StaffAction, Workflow
 from durable.outcomes import OutboxStatus, RedriveMode
 
@@ -176,7 +176,7 @@ def _verdict(row: Any, mode: RedriveMode) -> str:
     try:
         return redriving.verdicts([row], mode=mode)[0]
     except (StoreUnavailable, DatabaseError, InterfaceError) as error:
-        logger.warning("admin.preview_failed", error=str(error))
+        logger.warning("admin.preview_failed", error=words(error))
         return redriving.REDRIVABLE
 
 

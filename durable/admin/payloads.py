@@ -31,7 +31,7 @@ from durable.flow.steps import auditing
 from durable.kernel.birthplace import NOWHERE, PAYLOAD_KEYS, Birthplace
 from durable.kernel.codec import JsonCodec
 from durable.kernel.events import DIGEST_KEY
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.outcomes import Through
 
 logger = get_logger("durable.admin")
@@ -76,7 +76,7 @@ def note_look(request: HttpRequest, looked: Looked | None) -> None:
             note_view(looked.workflow_id, actor=request.user, what=what, row_id=looked.row_id, ordinal=looked.ordinal)
     except (DatabaseError, InterfaceError) as error:
         sight.hide_payloads(request)
-        logger.warning("admin.view_not_noted", workflow=str(looked.workflow_id), error=str(error))
+        logger.warning("admin.view_not_noted", workflow=str(looked.workflow_id), error=words(error))
 
 
 @dataclass(slots=True)

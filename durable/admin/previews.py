@@ -17,7 +17,7 @@ from durable.conf import settings
 from durable.errors import StoreUnavailable
 from durable.flow import look
 from durable.flow import redrive as redriving
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.models import DeadLetter
 from durable.operations import preview_redrive
 from durable.outcomes import DeadLetterFilter, RedriveMode
@@ -89,7 +89,7 @@ def preview(asked: Asked) -> Preview:
     try:
         return _preview(asked)
     except (StoreUnavailable, DatabaseError, InterfaceError) as error:
-        logger.warning("admin.preview_failed", error=str(error))
+        logger.warning("admin.preview_failed", error=words(error))
         return Preview(failed=True)
 
 

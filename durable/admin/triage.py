@@ -15,7 +15,7 @@ from durable.admin import wording
 from durable.admin.room import NOTHING_SHOWN
 from durable.admin.scoping import readings
 from durable.flow import look
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.scope import Scope
 from durable.store.reads import COUNT_CAP
 
@@ -55,7 +55,7 @@ def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
     try:
         health = look.health(readings(scope))
     except (DatabaseError, InterfaceError) as error:
-        logger.warning("admin.triage_failed", error=str(error))
+        logger.warning("admin.triage_failed", error=words(error))
         return Triage((), (), failed=_("This could not be looked up: the database did not answer."))
     if scope.fault:
         return Triage((), (), failed=str(NOTHING_SHOWN))

@@ -23,7 +23,7 @@ from durable.flow import transaction
 from durable.flow.steps import backoff, dead_letters, reporting, returning
 from durable.flow.steps.dead_letters import Death
 from durable.flow.transaction import Patience
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.outcomes import Cause, OutboxStatus, ReconcileReport
 from durable.store import beats, left_open, outbox, work_items, workflows
 from durable.store.outbox import LockedRow, NewFailedAttempt, Return
@@ -83,7 +83,7 @@ def _take_up_isolating(
         owners = {owner for _, owner in page}
         if len(owners) == 1:
             (owner,) = owners
-            errors[owner] = f"{type(error).__name__}: {error}"
+            errors[owner] = words(error)
             logger.error("reconcile.workflow_left_alone", workflow=str(owner), error=errors[owner])
             return Counter()
         counts: Counter[str] = Counter()

@@ -23,7 +23,7 @@ from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import Codec
 from durable.kernel.events import EventType, MessageKind
 from durable.kernel.failures import SEALED, SEALED_REASON
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.outcomes import Failure, Reencrypted
 from durable.store import payloads, workflows
 from durable.store.payloads import Place, Stored
@@ -65,7 +65,7 @@ def reencrypt(workflow_id: uuid.UUID, *, dry_run: bool = False) -> Reencrypted:
                     workflow=str(workflow_id),
                     place=place.name.lower(),
                     key=stored.key,
-                    error=str(problem),
+                    error=words(problem),
                 )
             written = len(texts)
             if texts and not dry_run:

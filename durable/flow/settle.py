@@ -11,8 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow import transaction
 from durable.flow.transaction import Patience
-from durable.kernel.failure import sentence
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.store import left_open, outbox, work_items, workflows
 
 logger = get_logger("durable.flow")
@@ -52,7 +51,7 @@ def _settle_isolating(
         if isinstance(error, DjangoDatabaseError) and transaction.store_is_away(error):
             raise
         if len(owners) == 1:
-            logger.error("settle.workflow_left_alone", workflow=str(owners[0]), error=sentence(error))
+            logger.error("settle.workflow_left_alone", workflow=str(owners[0]), error=words(error))
             return 0, set(owners)
     settled, left = 0, set[uuid.UUID]()
     for owner in owners:

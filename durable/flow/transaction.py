@@ -18,7 +18,7 @@ from durable.conf import settings
 from durable.errors import StoreUnavailable, TransactionOpen
 from durable.flow.steps.faults import PASSING, Fault, classify, meets_lock, origin, sqlstate
 from durable.flow.steps.lending import Session, session
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.outbound import Departure, after_commit, holding, release
 from durable.store import sql, unpooled
 from durable.store.sql import LOCK_WAIT
@@ -143,7 +143,7 @@ def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) ->
             locked += meets_lock(error)
             if patience is Patience.BRIEF and locked == _LOCK_TRIES:
                 raise
-            logger.debug("transaction.retried", error=str(error), tried=tried)
+            logger.debug("transaction.retried", error=words(error), tried=tried)
             time.sleep(min(_LONGEST_WAIT, _FIRST_WAIT * 2**tried) * random.uniform(0.5, 1.5))
 
 
@@ -190,7 +190,7 @@ def certain(change: InDoubt[Made_co]) -> Made_co:
             try:
                 found = own(change.find, patience=Patience.BRIEF)
             except (DjangoDatabaseError, InterfaceError) as again:
-                logger.warning("transaction.outcome_unknown", error=str(again))
+                logger.warning("transaction.outcome_unknown", error=words(again))
             else:
                 if found is not None:
                     return found

@@ -28,8 +28,8 @@ from durable.flow.steps.taking import Take
 from durable.flow.transaction import Patience, Waits
 from durable.kernel.cache import Cache
 from durable.kernel.events import EventType, MessageKind
-from durable.kernel.failure import interrupts, sentence
-from durable.logs import get_logger
+from durable.kernel.failure import interrupts
+from durable.logs import get_logger, words
 from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
 from durable.store import messages, outbox, sql, staging, together, work_items, workflows
 from durable.store.inbox import DueMessage, Inbox
@@ -156,7 +156,7 @@ def _turn_each(cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, no
             if not transaction.is_passing(error) or transaction.store_is_away(error):
                 raise
             aside.put(owner)
-            logger.warning("workflow.turn_put_off", workflow=str(owner), error=sentence(error))
+            logger.warning("workflow.turn_put_off", workflow=str(owner), error=words(error))
     return TurnReport(
         workflows=sum(report.workflows for report in reports),
         messages=sum(report.messages for report in reports),

@@ -15,8 +15,7 @@ from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow import transaction
 from durable.flow.steps import auditing, reasons
 from durable.kernel.events import Event, EventType
-from durable.kernel.failure import sentence
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.outcomes import StaffVerb, WorkflowState
 from durable.store import messages, together, workflows
 from durable.store.workflows import Progress
@@ -102,7 +101,7 @@ def _offer_some(ids: list[uuid.UUID], version: str) -> set[uuid.UUID]:
     except DjangoDatabaseError as error:
         if transaction.store_is_away(error):
             raise
-        logger.warning("unblock.put_off", count=len(ids), error=sentence(error))
+        logger.warning("unblock.put_off", count=len(ids), error=words(error))
         return set(ids)
 
 

@@ -15,10 +15,10 @@ import structlog
 
 from durable.errors.showing import full_name
 from durable.kernel import lines as of_workflow_code
-from durable.logs.lines import Line, Record, made, says_texts
+from durable.logs.lines import Line, Record, made, says_texts, words
 from durable.outbound import send
 
-__all__ = ["Logger", "get_logger", "overflowed", "says_texts"]
+__all__ = ["Logger", "get_logger", "overflowed", "says_texts", "words"]
 
 
 class Logger:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import logging
+import re
 import sys
 import threading
 import time
@@ -17,13 +18,15 @@ from django.core.exceptions import ImproperlyConfigured
 
 from durable.conf import settings
 from durable.errors import ConfigurationError
-from durable.errors.showing import full_name
-from durable.kernel.failure import for_report, without_frames
+from durable.errors.showing import class_name, clean, full_name
+from durable.kernel.failure import for_report, sentence, without_frames
 from durable.kernel.tracebacks import real_traceback
 from durable.logs import structured
 from durable.logs.fields import spoken
 from durable.logs.records import plain_record, written
 from durable.outbound import departures, floods
+
+_STATE = re.compile(r"[0-9A-Z]{5}|SQLITE_[A-Z_]{1,40}")
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
@@ -141,6 +144,8 @@ def made(standard: logging.Logger, level: int, event: str, given: Mapping[str, A
     exc_info = _exc_info(given.get("exc_info"))
     if exc_info is not None and not says_texts():
         fields.setdefault("error_type", full_name(exc_info[0]))
+        if state := _state(exc_info[1]):
+            fields.setdefault("sqlstate", state)
         exc_info = None
     return Line(
         standard=standard,
@@ -158,6 +163,30 @@ def says_texts() -> bool:
         return settings.logs_texts_of_failures
     except (ConfigurationError, ImproperlyConfigured):
         return False
+
+
+def words(error: BaseException) -> str:
+    """Class and text of an error, in one line. Where `LOG_FAILURES` keeps the texts of errors out of the logs: its
+    class, and of a database's error the SQLSTATE (SQLite: the name of its code). Servers quote the values that they
+    refuse.
+    """
+    if says_texts():
+        return sentence(error)
+    name, state = clean(class_name(type(error))), _state(error)
+    return f"{name} ({state})" if state else name
+
+
+def _state(error: BaseException) -> str:
+    """What the server, or SQLite, calls the error; of one that Django has wrapped, of the driver's. Else nothing."""
+    try:
+        for one in (error, error.__cause__):
+            for name in ("sqlstate", "pgcode", "sqlite_errorname"):
+                state = getattr(one, name, None)
+                if type(state) is str and _STATE.fullmatch(state):
+                    return state
+    except BaseException:  # noqa: BLE001 - it may be any error of a handler's, and its attributes the user's code
+        return ""
+    return ""
 
 
 def _exc_info(given: object) -> ExcInfo | None:

@@ -10,7 +10,7 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.models.fields import moment_from_database
 from durable.outcomes import Claim
 from durable.store import sql
@@ -165,7 +165,7 @@ def _readable(rows: list[tuple[Any, ...]], token: uuid.UUID, worker: str) -> lis
         try:
             claims.append(_claim(row, token, worker))
         except ValueError as error:
-            logger.error("claim.row_unreadable", row=row[0], workflow=str(row[1]), activity=row[4], error=str(error))
+            logger.error("claim.row_unreadable", row=row[0], workflow=str(row[1]), activity=row[4], error=words(error))
     return claims
 
 

@@ -19,7 +19,8 @@ from django.db import connections
 
 from durable.flow import abandon, acknowledge, postpone, probe, transaction
 from durable.flow.steps.faults import Fault, classify, meets_lock
-from durable.kernel.failure import describe, for_log, sentence
+from durable.kernel.failure import describe, for_log
+from durable.logs import words
 from durable.outcomes import AckOutcome, Cause, Claim, Ending, Failure, GiveBack
 from durable.worker import hygiene
 from durable.worker.aside import Aside, Patience, Pending
@@ -134,7 +135,7 @@ class Acks:
             # acknowledged any more. The renewal of these ends, and the reconciler takes over.
             except BaseException as bug:
                 log.error("ack_raised", items=len(batch), exc_info=for_log(bug))
-                self.pulse.fail(sentence(bug))
+                self.pulse.fail(words(bug))
                 for item in batch:
                     with suppress(BaseException):
                         self._ended(item.delivery, item.outcome)
@@ -230,7 +231,7 @@ class Acks:
 
     def _failed(self, batch: list[Pending], error: BaseException) -> None:
         fault = classify(error)
-        told = {"fault": fault.value, "error": sentence(error), "items": len(batch)}
+        told = {"fault": fault.value, "error": words(error), "items": len(batch)}
         self._say_once("acknowledgement_failed", **told)
         if isinstance(error, DatabaseFault) and not meets_lock(error):
             self.pulse.fail(str(told["error"]))
@@ -283,7 +284,7 @@ class Acks:
             acknowledge.forget(claim)
             # A store that is away is no riddle that a traceback helps with, and each row that is out says it.
             trace = None if isinstance(error, DatabaseFault) else for_log(error)
-            log.error("give_back_failed", verb=verb, error=sentence(error), exc_info=trace, **of_claim(claim))
+            log.error("give_back_failed", verb=verb, error=words(error), exc_info=trace, **of_claim(claim))
             hygiene.drop()
         else:
             if answer is GiveBack.TOKEN_MISSING and self._was_made(claim):
@@ -298,7 +299,7 @@ class Acks:
         try:
             return acknowledge.was_made(claim)
         except DatabaseFault as error:
-            log.debug("acknowledgement_not_looked_for", error=sentence(error), **of_claim(claim))
+            log.debug("acknowledgement_not_looked_for", error=words(error), **of_claim(claim))
             return False
 
     # --- locks of somebody else's ---

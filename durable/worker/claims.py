@@ -15,7 +15,7 @@ from django.db import Error as DatabaseFault
 from durable.flow import claim as claiming
 from durable.flow import release as releasing
 from durable.flow.steps.taking import Take
-from durable.kernel.failure import sentence
+from durable.logs import words
 from durable.outcomes import Claim, GiveBack
 from durable.worker.delivery import Delivery
 from durable.worker.handlers import Handlers
@@ -212,7 +212,7 @@ class Claims:
             self._resolve_doubt()
             self._give_back()
         except DatabaseFault as fault:  # still held: the worker's last words give it back
-            log.warning("give_back_failed", error=sentence(fault), worker=self._worker)
+            log.warning("give_back_failed", error=words(fault), worker=self._worker)
 
     def _ordinary_step(self, now: float) -> float:
         with self._lock:
@@ -270,7 +270,7 @@ class Claims:
         try:
             outcomes = releasing.release([delivery.claim for delivery in deliveries])
         except DatabaseFault as fault:
-            log.warning("give_back_failed", error=sentence(fault), worker=self._worker)
+            log.warning("give_back_failed", error=words(fault), worker=self._worker)
             outcomes = [GiveBack.BUSY] * len(deliveries)
         for delivery, outcome in zip(deliveries, outcomes, strict=True):
             delivery.settle()

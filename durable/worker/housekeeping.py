@@ -13,8 +13,8 @@ from django.db import OperationalError, connections
 from durable.conf import settings
 from durable.databases import Weight, server_findings
 from durable.flow import beat, poison, reconcile, settle, transaction, unblock
-from durable.kernel.failure import sentence
 from durable.kernel.registry import registry
+from durable.logs import words
 from durable.outcomes import Company, ReconcileReport
 from durable.worker.hostclock import HostClock
 from durable.worker.logs import get_logger
@@ -96,7 +96,7 @@ class Housekeeping:
         except (DatabaseFault, ValueError, LookupError, TypeError) as fault:
             if isinstance(fault, DatabaseFault) and transaction.store_is_away(fault):
                 raise
-            log.warning("housekeeping_put_off", part=name, error=sentence(fault))
+            log.warning("housekeeping_put_off", part=name, error=words(fault))
             return False
         return True
 
@@ -156,7 +156,5 @@ class Housekeeping:
         except (DatabaseFault, ValueError, LookupError, TypeError) as fault:
             if isinstance(fault, DatabaseFault) and transaction.store_is_away(fault):
                 raise
-            log.warning(
-                "poison_turn_not_counted", workflow=str(workflow_id), error=sentence(fault), worker=self._worker
-            )
+            log.warning("poison_turn_not_counted", workflow=str(workflow_id), error=words(fault), worker=self._worker)
             return False

@@ -16,7 +16,7 @@ from django.db import Error as DatabaseFault
 from django.db import InterfaceError, connections
 
 from durable.flow.steps.waking import SPACING
-from durable.kernel.failure import sentence
+from durable.logs import words
 from durable.outcomes import WakesBy
 from durable.store.wakeups import CHANNEL, EVERY_QUEUE
 from durable.worker.logs import get_logger
@@ -112,7 +112,7 @@ class Listener:
     def _lost(self, fault: DatabaseFault) -> float:
         self.close()
         if self.wakes_by is not WakesBy.LOST:
-            log.warning("wake_up_channel_lost", error=sentence(fault), finds_work_by="polling")
+            log.warning("wake_up_channel_lost", error=words(fault), finds_work_by="polling")
             self.wakes_by = WakesBy.LOST
         self._failures += 1
         rest = min(FIRST_REST * 2.0 ** min(self._failures - 1, 16), LONGEST_REST)

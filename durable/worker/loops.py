@@ -10,7 +10,8 @@ from collections.abc import Callable
 from django.db import Error as DatabaseFault
 from django.db import connections
 
-from durable.kernel.failure import for_log, sentence
+from durable.kernel.failure import for_log
+from durable.logs import words
 from durable.worker import hygiene
 from durable.worker.logs import get_logger
 from durable.worker.wakeup import Wake
@@ -143,8 +144,8 @@ class Loop:
     def _failed(self, fault: BaseException) -> float:
         self._failures += 1
         if self._failures == 1:
-            log.warning("store_trouble", loop=self.pulse.name, error=sentence(fault))
-        self.pulse.fail(sentence(fault))
+            log.warning("store_trouble", loop=self.pulse.name, error=words(fault))
+        self.pulse.fail(words(fault))
         hygiene.drop()
         rest = min(FIRST_REST * 2.0 ** min(self._failures - 1, 16), LONGEST_REST)
         return rest * self._rng.uniform(0.8, 1.2)

@@ -11,7 +11,7 @@ from django.db import connections
 
 from durable.conf import settings
 from durable.flow import beat, release, renew
-from durable.kernel.failure import sentence
+from durable.logs import words
 from durable.outcomes import GiveBack
 from durable.worker import hygiene
 from durable.worker.delivery import Delivery, Settlement
@@ -58,7 +58,7 @@ class _Farewell(threading.Thread):
             beat.gone(self._worker.name)
         # Whatever keeps the last words from being written, the exit code has to say so.
         except BaseException as fault:  # noqa: BLE001
-            self.trouble = sentence(fault)
+            self.trouble = words(fault)
         finally:
             connections.close_all()
             self.said.set()

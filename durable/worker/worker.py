@@ -16,7 +16,7 @@ from django.db import connections
 
 from durable.conf import settings
 from durable.kernel.cache import Cache
-from durable.kernel.failure import sentence
+from durable.logs import words
 from durable.outcomes import Completed, Failed, ReconcileReport, RetryLater
 from durable.store import unpooled
 from durable.worker import hygiene, notes, speaking, stopping
@@ -301,7 +301,7 @@ class Worker:
                 failures += 1
         except DatabaseFault as fault:
             connections[self._alias].close()
-            log.warning("burst_can_not_look", error=sentence(fault), worker=self.name)
+            log.warning("burst_can_not_look", error=words(fault), worker=self.name)
             failures += 1
         else:
             if self.ready.is_set():
@@ -314,7 +314,7 @@ class Worker:
         try:
             connections[self._alias].ensure_connection()
         except DatabaseFault as fault:  # what it says is all there is to it; a traceback of the driver's would hide it
-            log.error("store_unreachable", error=sentence(fault), worker=self.name)
+            log.error("store_unreachable", error=words(fault), worker=self.name)
             return False
         return True
 

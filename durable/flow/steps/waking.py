@@ -17,7 +17,7 @@ from django.db import Error as DatabaseFault
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.logs import get_logger
+from durable.logs import get_logger, words
 from durable.store import wakeups
 
 log = get_logger("durable.flow")
@@ -50,7 +50,7 @@ def wake(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:
     try:
         wakeups.tell(connection, due)
     except DatabaseFault as fault:
-        log.debug("wake_up_not_told", error=str(fault))
+        log.debug("wake_up_not_told", error=words(fault))
 
 
 def _untold_in_transaction(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> set[str]:
