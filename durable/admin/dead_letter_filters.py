@@ -76,6 +76,10 @@ def _one_of(name: str, *known: str) -> Callable[[str, datetime], Narrowed]:
     return narrow
 
 
+def _error_group(value: str, at: datetime) -> Narrowed:
+    return {"error_group": wording.read_group(value)}
+
+
 def _range(name: str, ranges: Mapping[str, tuple[Any, int, int | None]]) -> Callable[[str, datetime], Narrowed]:
     def narrow(value: str, at: datetime) -> Narrowed:
         _label, low, high = ranges[value]
@@ -113,6 +117,7 @@ _NARROWERS: dict[str, Callable[[str, datetime], Narrowed]] = {
     "type": _text("workflow_type"),
     "activity": _text("activity"),
     "cause": lambda value, at: {"cause": Cause(value)},
+    "error_group": _error_group,
     "queue": _text("queue"),
     "judged": _one_of("judged", "judged", "held"),
     "redriven": _one_of("redriven", "never", "again"),
@@ -175,6 +180,7 @@ def in_words(wanted: DeadLetterFilter) -> list[str]:
         (wanted.workflow_type, _("of workflows of type “%(value)s”")),
         (wanted.activity, _("of the activity “%(value)s”")),
         (None if wanted.cause is None else wording.cause(wanted.cause), _("because: %(value)s")),
+        (wanted.error_group, _("with errors of the group %(value)s")),
         (wanted.queue, _("in the queue “%(value)s”")),
         (_span(wanted.attempts_from, wanted.attempts_to), _("attempts made: %(value)s")),
         (_span(wanted.deliveries_from, wanted.deliveries_to), _("deliveries: %(value)s")),
@@ -286,4 +292,5 @@ FILTERS = [
         lambda request: [("never", _("Never")), ("again", _("Once or more"))],
     ),
     _choices(gettext_lazy("workflow"), "workflow", lambda request: []),
+    _choices(gettext_lazy("group of errors"), "error_group", lambda request: []),
 ]

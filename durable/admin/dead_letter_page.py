@@ -23,7 +23,7 @@ from durable.conf import settings
 from durable.errors import StoreUnavailable
 from durable.flow import redrive as redriving
 from durable.logs import get_logger, words
-from durable.models import OutboxRow, StaffAction, Workflow
+from durable.models import DeadLetter, OutboxRow, StaffAction, Workflow
 from durable.outcomes import OutboxStatus, RedriveMode
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ def _facts(room: Room, row: Any, now: datetime) -> list[Fact]:
     facts = [
         Fact(_("Workflow"), workflow),
         Fact(_("Cause"), wording.cause(row.cause) if row.cause else wording.NOTHING),
+        Fact(_("Kind of error"), room.kind_of_error(DeadLetter, row, _("List dead letters of this kind"))),
         Fact(_("Does the workflow know?"), refusals.judged(row) or wording.NOTHING),
         Fact(_("Attempts"), attempts.attempt_words(row)),
         Fact(_("Deliveries"), attempts.delivery_words(row)),

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import urlencode
 
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
@@ -230,6 +231,16 @@ class Room(_Base):
     def short_workflow_link(self, workflow_id: uuid.UUID) -> SafeString:
         """A link to a workflow, short enough for a column."""
         return self.link(Workflow, workflow_id, wording.short_id(workflow_id))
+
+    def kind_of_error(self, model: type[Model], row: Any, text: str) -> object:
+        """The class of what a row has failed by, which is for everybody who sees the row, and the way to all rows of
+        the list that have failed by the same.
+        """
+        shown = wording.plain(wording.name(row.error_class, 200))
+        if not row.error_group:
+            return shown
+        address = f"{self.address(model, 'changelist')}?{urlencode({wording.GROUP_VAR: row.error_group})}"
+        return format_html('{}<br><a href="{}">{}</a>', shown, address, text)
 
     def address(self, model: type[Model], view: str, *keys: object) -> str:
         """The address of a view of another room of this site."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +20,10 @@ from durable.kernel.events import MessageKind
 from durable.outcomes import Cause, OutboxStatus, WorkflowStatus
 
 NOTHING = mark_safe('<span class="durable-quiet durable-nothing">–</span>')
+
+GROUP_VAR = "error_group"
+"""What the lists call the group of errors in their addresses."""
+_GROUP = re.compile(r"[0-9a-f]{16}")
 
 _WORKFLOW_STATUS: dict[str, tuple[Any, str]] = {
     WorkflowStatus.RUNNING: (gettext_lazy("Running"), "live"),
@@ -224,6 +229,13 @@ def isolated(value: object) -> SafeString:
 
 def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def read_group(text: str) -> str:
+    """The group of errors that an address names. Raises `ValueError`."""
+    if _GROUP.fullmatch(text) is None:
+        raise ValueError(f"{GROUP_VAR} can not be {text!r}")
+    return text
 
 
 def read_json(text: str | None) -> Any:

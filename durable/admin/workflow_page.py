@@ -131,6 +131,9 @@ class WorkflowPage:
                     format_html('{} <span class="durable-quiet">({})</span>', wording.moment(row.closed_at), ended),
                 )
             )
+        if row.error_class:
+            kind = self.room.kind_of_error(Workflow, row, _("List workflows that failed by this kind"))
+            facts.append(Fact(_("Kind of error"), kind))
         if row.custom_status:
             facts.append(Fact(_("Says of itself"), row.custom_status if self.seen.is_shown else self.seen.note))
         if row.deadline_at is not None:

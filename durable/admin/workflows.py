@@ -97,6 +97,26 @@ class TypeFilter(admin.SimpleListFilter):
         return queryset.filter(type=chosen)
 
 
+class ErrorGroupFilter(admin.SimpleListFilter):
+    """Workflows that failed, or are blocked, by errors of one group. Pages lead to it; the list offers none."""
+
+    title = gettext_lazy("group of errors")
+    parameter_name = wording.GROUP_VAR
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        chosen = request.GET.get(wording.GROUP_VAR)
+        return [(chosen, wording.shortened(chosen, 60))] if chosen else []
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if not chosen:
+            return queryset
+        try:
+            return queryset.of_error_group(wording.read_group(chosen))  # type: ignore[attr-defined, no-any-return]
+        except ValueError as error:
+            raise IncorrectLookupParameters(str(error)) from error
+
+
 class WorkflowAdmin(Room):
     """Workflows: what runs, what ended and how, and what is blocked."""
 
@@ -104,7 +124,7 @@ class WorkflowAdmin(Room):
     payload_columns = ("input", "result")
     page_template = "durable/admin/workflow.html"
     list_display = ("type_shown", "status_shown", "key_shown", "created", "queue_shown")
-    list_filter = (StatusFilter, BlockedFilter, TypeFilter)
+    list_filter = (StatusFilter, BlockedFilter, TypeFilter, ErrorGroupFilter)
     search_fields = ("key",)
     search_help_text = gettext_lazy("A whole id, a whole key, or the beginning of a type.")
     empty_text = gettext_lazy(

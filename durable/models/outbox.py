@@ -50,6 +50,7 @@ class OutboxQuerySet(models.QuerySet["OutboxRow"]):
             "workflow__type": wanted.workflow_type,
             "activity": wanted.activity,
             "cause": None if wanted.cause is None else wanted.cause.value,
+            "error_group": wanted.error_group,
             "queue": wanted.queue,
             "failure_delivered": None if wanted.judged is None else wanted.judged == "judged",
             "redrive_count__gt": _Zero() if wanted.redriven == "again" else None,
@@ -177,6 +178,7 @@ class OutboxRow(models.Model):
                 for column, name in (
                     ("activity", "act"),
                     ("cause", "cause"),
+                    ("error_group", "error"),
                     ("queue", "queue"),
                     ("failure_delivered", "told"),
                     ("attempts", "tries"),

@@ -61,6 +61,7 @@ class DeadLetterFilter:
     workflow_type: str | None = None
     activity: str | None = None
     cause: Cause | None = None
+    error_group: str | None = None
     queue: str | None = None
     judged: Literal["judged", "held"] | None = None
     redriven: Literal["never", "again"] | None = None

@@ -68,6 +68,7 @@ FILTERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("judged=held", {}, {"failure_delivered": True}),
     ("activity=shop.ship", {"activity": "shop.ship"}, {}),
     ("type=shop.refund", {"workflow__type": "shop.refund"}, {}),
+    ("error_group=0123456789abcdef", {"error_group": "0123456789abcdef"}, {"error_group": "0123456789abcde0"}),
     ("queue=payments", {"queue": "payments"}, {}),
     ("failed=hour", {}, {"dead_lettered_at": 2}),
     ("failed=older", {"dead_lettered_at": 200}, {}),
@@ -135,7 +136,9 @@ def test_a_search_within_one_workflow_stays_within_it(root: Client) -> None:
 
 
 @pytest.mark.parametrize("action", ["redrive", "force_redrive", "discard"])
-@pytest.mark.parametrize("query", ["?cause=nonsense", "?workflow=x", "?judged=x", "?failed=x", "?q=%00", "?queue=%00"])
+@pytest.mark.parametrize(
+    "query", ["?cause=nonsense", "?workflow=x", "?judged=x", "?failed=x", "?q=%00", "?queue=%00", "?error_group=x"]
+)
 def test_a_filter_that_says_nothing_is_refused_and_means_not_everything(root: Client, query: str, action: str) -> None:
     row = letter()
     response = root.post(list_url(query), {"action": action, "select_across": "1", "confirmed": "yes", "reason": "x"})

@@ -13,7 +13,7 @@ from django.test import Client
 from durable.models import DeadLetter, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests import factories
-from tests.admin.conftest import ROOMS, Scene, engine_statements, list_of, statements
+from tests.admin.conftest import ROOMS, Scene, engine_statements, list_of, page_of, statements
 
 pytestmark = pytest.mark.django_db
 
@@ -128,6 +128,36 @@ def test_workflows_are_filtered_by_the_blocked_mark_which_the_list_shows(root: C
     assert "Blocked</span>" in response.text
 
 
+def test_from_the_page_of_one_a_link_leads_to_all_that_failed_by_the_same_kind_of_error(
+    staff: Callable[..., Client],
+) -> None:
+    """By class and group, which are for everybody who sees the row; what the errors said is not shown for it."""
+    group, text = "0123456789abcdef", "canary-4711"
+    kind = {"error_class": "shop.CardDeclined", "error_group": group}
+    failure = {"type": "shop.CardDeclined", "message": text, "traceback": ""}
+    now = factories.now()
+    failed = factories.WorkflowFactory(status="failed", closed_at=now, failure=failure, **kind)
+    blocked = factories.WorkflowFactory(blocked_reason=text, **kind)
+    factories.WorkflowFactory(status="failed", closed_at=now, failure=failure, error_group="0123456789abcde0")
+    letters = [
+        factories.DeadLetterFactory(workflow=blocked, ordinal=9 + n, status="failed", dead_lettered_at=now, **kind)
+        for n in range(2)
+    ]
+    factories.OutboxRowFactory(workflow=blocked, ordinal=20, status="failed", dead_lettered_at=now)
+    client = staff("view_workflow", "view_deadletter")
+    for model, row, wanted in (
+        (Workflow, failed, {str(failed.pk), str(blocked.pk)}),
+        (Workflow, blocked, {str(failed.pk), str(blocked.pk)}),
+        (DeadLetter, letters[0], {str(letter.pk) for letter in letters}),
+    ):
+        address = f"{list_of(model)}?error_group={group}"
+        page = client.get(page_of(row)).text
+        assert f'href="{address}"' in page
+        assert "shop.CardDeclined" in page
+        assert set(shown(client, address)) == wanted
+        assert text not in page + client.get(address).text
+
+
 def test_workflows_are_filtered_by_type_also_by_one_that_is_not_among_the_choices(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,7 +225,18 @@ def test_a_search_without_a_find_offers_the_whole_list(root: Client, scene: Scen
 
 
 @pytest.mark.parametrize(
-    "query", ["before=x", "after=%00", "before=", "status=nonsense", "status=%00", "type=%00", "q=%00", "blocked=1"]
+    "query",
+    [
+        "before=x",
+        "after=%00",
+        "before=",
+        "status=nonsense",
+        "status=%00",
+        "type=%00",
+        "q=%00",
+        "blocked=1",
+        "error_group=%00",
+    ],
 )
 @pytest.mark.parametrize("model", ROOMS)
 def test_nonsense_in_a_lists_address_is_no_server_error(root: Client, scene: Scene, model: Any, query: str) -> None:

@@ -14,7 +14,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from durable.flow import acknowledge, beat, claim, look, reconcile, renew, settle, unblock
-from durable.models import Message
+from durable.models import Message, Workflow
 from durable.outcomes import Completed, DeadLetterFilter, Held
 from durable.store import due
 from tests.flow import cases
@@ -304,3 +304,46 @@ def _whole(plan: dict[str, Any]) -> list[str]:
 
 def _by_key(node: dict[str, Any]) -> bool:
     return "=" in node.get("Index Cond", "").replace(">=", "").replace("<=", "")
+
+
+GROUP = "0123456789abcdef"
+
+
+def _lists_of_one_group() -> None:
+    look.dead_letters_matching(DeadLetterFilter(error_group=GROUP), limit=100)
+    list(Workflow.objects.of_error_group(GROUP).order_by("-pk").only("type")[:101])
+
+
+@on_sqlite
+def test_lists_of_one_group_of_errors_are_read_from_their_indexes_in_their_order(driver: Driver) -> None:
+    with CaptureQueriesContext(connection) as captured:
+        _lists_of_one_group()
+    letters, workflows = ([line for line in _lines(query["sql"]) if "TEMP B-TREE" in line or "durable_" in line]
+                          for query in captured)  # fmt: skip
+    assert ["durable_dead_letters_error (error_group=?)" in line for line in letters[:1]] == [True], letters
+    assert ["durable_workflow_error (error_group=?)" in line for line in workflows] == [True], workflows
+    assert not [line for line in letters + workflows if "TEMP B-TREE" in line]
+
+
+@on_postgresql
+def test_lists_of_one_group_of_errors_walk_their_indexes_however_many_others_have_failed(backlog) -> None:
+    """A few among twenty thousand of another group."""
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE durable_workflow SET error_group = 'f' || lpad(to_hex(last_seq), 15, '0') "
+                       "WHERE closed_at IS NOT NULL")  # fmt: skip
+        cursor.execute(
+            "UPDATE durable_outboxrow SET status = 'failed', dead_lettered_at = created_at, "
+            "error_group = 'f' || lpad(to_hex(ordinal), 15, '0') WHERE status = 'done'"
+        )
+        for table, condition in (("workflow", "closed_at IS NOT NULL"), ("outboxrow", "status = 'failed'")):
+            cursor.execute(
+                f"UPDATE durable_{table} SET error_group = %s WHERE id IN "
+                f"(SELECT id FROM durable_{table} WHERE {condition} LIMIT 20)",
+                [GROUP],
+            )
+        cursor.execute("ANALYZE")
+    plans = _plans(_lists_of_one_group)
+    assert len(plans) == 2
+    assert not {sql[:100]: nodes for sql, plan in plans if (nodes := _costly(plan))}
+    used = {node.get("Index Name") for _, plan in plans for node in _nodes(plan)}
+    assert {"durable_dead_letters_error", "durable_workflow_error"} <= used

@@ -133,12 +133,19 @@ def test_deadletters_lists_them_oldest_first_with_what_staff_need() -> None:
     assert (ran.code, ran.data["more"], second["workflow"]) == (0, False, str(later.workflow_id))
     assert first == {
         "workflow": str(workflow_id), "ordinal": 1, "activity": "cases.step", "status": "failed",
-        "cause": "ack_abandoned", "judged": False, "attempts": 0, "deliveries": 8, "delivery_failures": 8,
+        "cause": "ack_abandoned", "error_class": "", "error_group": "",
+        "judged": False, "attempts": 0, "deliveries": 8, "delivery_failures": 8,
         "redrive_count": 0, "queue": "default", "dead_lettered_at": letter.dead_lettered_at.isoformat(),
         "due": letter.visible_after.isoformat(), "key": None, "error": "",
     }  # fmt: skip
     own = Ran("deadletters", "--workflow", str(later.workflow_id), "--json").data["dead_letters"]
     assert [(one["judged"], one["redrive_count"], one["attempts"]) for one in own] == [(True, 2, 3)]
+    OutboxRow.objects.filter(pk=later.pk).update(error_class="shop.CardDeclined", error_group="0123456789abcdef")
+    (one,) = Ran("deadletters", "--error-group", "0123456789abcdef", "--json").data["dead_letters"]
+    assert (one["workflow"], one["error_class"], one["error_group"]) == (
+        str(later.workflow_id), "shop.CardDeclined", "0123456789abcdef",
+    )  # fmt: skip
+    assert Ran("redrive", "--error-group", "0" * 16, "--dry-run", "--json").data["looked_at"] == 0
     lines = Ran("deadletters").out.splitlines()
     assert lines[0].split() == [
         "WORKFLOW", "#", "SINCE", "CAUSE", "STATE", "ATTEMPTS", "DELIVERIES", "REDRIVEN", "ACTIVITY", "KEY", "ERROR",

@@ -44,7 +44,7 @@ class Place:
 
 def check(wanted: DeadLetterFilter) -> None:
     """Raise `OptionInvalid` for a filter that no database can be asked: it would look like trouble with the store."""
-    for name in ("workflow_type", "activity", "queue"):
+    for name in ("workflow_type", "activity", "error_group", "queue"):
         value = getattr(wanted, name)
         if value is not None:
             check_storable(name, value)

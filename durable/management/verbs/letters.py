@@ -42,6 +42,9 @@ def add_filter(parser: CommandParser) -> None:
         metavar="CAUSE",
         help=f"those of one cause: {', '.join(cause.value for cause in OF_DEAD_LETTERS)}",
     )
+    parser.add_argument(
+        "--error-group", metavar="GROUP", help="those that failed by one kind of error: `error_group` of --json"
+    )
 
 
 def add_selection(parser: CommandParser) -> None:
@@ -56,12 +59,12 @@ def add_selection(parser: CommandParser) -> None:
 
 def one_of(options: Mapping[str, Any]) -> tuple[uuid.UUID, int] | None:
     """The single dead letter that is meant; None if many are. Raises `WrongUsage` unless exactly one way was taken."""
-    filtered = options["activity"] is not None or options["cause"] is not None
+    filtered = any(options[name] is not None for name in ("activity", "cause", "error_group"))
     single = options["workflow"] is not None
     if single + options["all"] + filtered != 1:
         raise WrongUsage(
-            "Say which dead letters are meant, in one way: WORKFLOW ORDINAL, or --all, or --activity NAME and --cause "
-            "CAUSE (together: those that match both)."
+            "Say which dead letters are meant, in one way: WORKFLOW ORDINAL, or --all, or --activity NAME, --cause "
+            "CAUSE and --error-group GROUP (together: those that match all of these)."
         )
     if not single:
         return None
@@ -80,7 +83,11 @@ def _ordinal(text: str) -> int:
 def wanted(options: Mapping[str, Any]) -> DeadLetterFilter:
     """The filter that the options make."""
     cause = options["cause"]
-    return DeadLetterFilter(activity=options["activity"], cause=None if cause is None else Cause(cause))
+    return DeadLetterFilter(
+        activity=options["activity"],
+        cause=None if cause is None else Cause(cause),
+        error_group=options["error_group"],
+    )
 
 
 def first_of(options: Mapping[str, Any], one: tuple[uuid.UUID, int] | None) -> list[OutboxRow]:
@@ -113,6 +120,8 @@ def plain_row(row: OutboxRow) -> dict[str, Any]:
         "activity": row.activity,
         "status": row.status,
         "cause": row.cause,
+        "error_class": row.error_class,
+        "error_group": row.error_group,
         "judged": row.failure_delivered,
         "attempts": row.attempts,
         "deliveries": row.deliveries,
