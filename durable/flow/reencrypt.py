@@ -16,7 +16,7 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import PayloadError
+from durable.errors import EncryptionKeyUnknown, PayloadError
 from durable.flow import transaction
 from durable.kernel import birthplace, failures, wire
 from durable.kernel.birthplace import Birthplace
@@ -66,6 +66,7 @@ def reencrypt(workflow_id: uuid.UUID, *, dry_run: bool = False) -> Reencrypted:
                     place=place.name.lower(),
                     key=stored.key,
                     error=words(problem),
+                    **({"key_id": problem.key_id} if isinstance(problem, EncryptionKeyUnknown) else {}),
                 )
             written = len(texts)
             if texts and not dry_run:

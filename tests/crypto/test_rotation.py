@@ -208,7 +208,9 @@ def test_a_second_run_has_nothing_left_to_do_and_a_broken_one_goes_on(keyed: Dep
     assert reencrypt()["payloads"] == 0
 
 
-def test_what_cannot_be_read_is_left_counted_and_told(keyed: Deploy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_read_is_left_counted_and_told(
+    keyed: Deploy, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     keyed("old")
     lost, fine = half_way(), half_way()
     keyed("new")
@@ -217,6 +219,7 @@ def test_what_cannot_be_read_is_left_counted_and_told(keyed: Deploy, capsys: pyt
         call_command("durable", "reencrypt", str(lost.id))
     assert ended.value.code == 1
     assert "cannot be read" in capsys.readouterr().out
+    assert "error=EncryptionKeyUnknown key_id=old" in caplog.text
     assert Workflow.objects.get(pk=lost.id).input == before
     keyed("new", "old")
     assert reencrypt()["unreadable"] == 0
