@@ -38,7 +38,9 @@ def abandon(
     def body(connection: BaseDatabaseWrapper) -> GiveBack:
         owners = workflows.lock(connection, [claim.workflow_id] if may_end or claim.single else [])
         rows = outbox.lock(connection, [claim.row_id])
-        item = work_items.lock(connection, [(claim.row_id, claim.token)]).get((claim.row_id, claim.token))
+        item = work_items.lock_with_heartbeats(connection, [(claim.row_id, claim.token)]).get(
+            (claim.row_id, claim.token)
+        )
         if item is None:
             return GiveBack.TOKEN_MISSING
         row = rows[claim.row_id]

@@ -24,12 +24,14 @@ class LockedItem:
     token: uuid.UUID
     worker: str
     asked_to_cancel: bool
-    heartbeat: str | None = field(repr=False)
     single: bool
+    heartbeat: str | None = field(default=None, repr=False)
+    """Read only by those whose name says so: each may have a megabyte, and a worker may hold thousands."""
 
 
 # By hand, as in `store/workflows.py`.
-_COLUMNS = "outbox_row_id, workflow_id, lock_token, worker, cancel_requested_at IS NOT NULL, heartbeat, single"
+_COLUMNS = "outbox_row_id, workflow_id, lock_token, worker, cancel_requested_at IS NOT NULL, single"
+_WITH_HEARTBEAT = f"{_COLUMNS}, heartbeat"
 
 
 Delivery = tuple[int, uuid.UUID]
@@ -41,6 +43,7 @@ def _select(
     row_ids: Iterable[int],
     *,
     strength: str,
+    columns: str = _COLUMNS,
     also: str = "",
     more: Sequence[object] = (),
 ) -> list[LockedItem]:
@@ -50,12 +53,12 @@ def _select(
     condition, params = sql.among(connection, "outbox_row_id", row_ids)
     rows = sql.fetch(
         connection,
-        f"SELECT {_COLUMNS} FROM durable_workitem WHERE {condition}{also} ORDER BY outbox_row_id"
+        f"SELECT {columns} FROM durable_workitem WHERE {condition}{also} ORDER BY outbox_row_id"
         f"{sql.locking(connection, strength)}",
         [*params, *more],
     )
     return [
-        LockedItem(row[0], sql.as_uuid(row[1]), sql.as_uuid(row[2]), row[3], bool(row[4]), row[5], bool(row[6]))
+        LockedItem(row[0], sql.as_uuid(row[1]), sql.as_uuid(row[2]), row[3], bool(row[4]), bool(row[5]), *row[6:])
         for row in rows
     ]
 
@@ -65,9 +68,17 @@ def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dic
     return _carrying(connection, set(deliveries), strength="UPDATE")
 
 
-def _carrying(connection: BaseDatabaseWrapper, wanted: set[Delivery], *, strength: str) -> dict[Delivery, LockedItem]:
+def lock_with_heartbeats(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+    """The same, with what the handlers have last told of: for deliveries that end without an ending of their own."""
+    return _carrying(connection, set(deliveries), strength="UPDATE", columns=_WITH_HEARTBEAT)
+
+
+def _carrying(
+    connection: BaseDatabaseWrapper, wanted: set[Delivery], *, strength: str, columns: str = _COLUMNS
+) -> dict[Delivery, LockedItem]:
     tokens, more = sql.among(connection, "lock_token", {token for _, token in wanted})
-    items = _select(connection, {row_id for row_id, _ in wanted}, strength=strength, also=f" AND {tokens}", more=more)
+    row_ids = {row_id for row_id, _ in wanted}
+    items = _select(connection, row_ids, strength=strength, columns=columns, also=f" AND {tokens}", more=more)
     return {(item.row_id, item.token): item for item in items if (item.row_id, item.token) in wanted}
 
 
@@ -82,9 +93,18 @@ def lock_free_of_rows(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -
 
 
 def lock_expired(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
-    """Lock, in id order, those of the items that nobody else holds and whose lease has run out by now."""
+    """Lock, in id order, those of the items that nobody else holds and whose lease has run out by now, with their
+    heartbeats.
+    """
     now, more = clock.now_sql(connection)
-    items = _select(connection, row_ids, strength="UPDATE SKIP LOCKED", also=f" AND locked_until < {now}", more=more)
+    items = _select(
+        connection,
+        row_ids,
+        strength="UPDATE SKIP LOCKED",
+        columns=_WITH_HEARTBEAT,
+        also=f" AND locked_until < {now}",
+        more=more,
+    )
     return {item.row_id: item for item in items}
 
 
@@ -121,6 +141,13 @@ _HELD = sql.RowSet([("id", "bigint"), ("token", "uuid"), ("heartbeat", "text")])
 def lock_free(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
     """Lock, in id order, those of the items that nobody else has locked and that still carry their token."""
     return _carrying(connection, set(deliveries), strength="UPDATE SKIP LOCKED")
+
+
+def lock_free_with_heartbeats(
+    connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]
+) -> dict[Delivery, LockedItem]:
+    """The same, with their heartbeats."""
+    return _carrying(connection, set(deliveries), strength="UPDATE SKIP LOCKED", columns=_WITH_HEARTBEAT)
 
 
 def still_there(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> set[Delivery]:

@@ -166,3 +166,18 @@ def test_renewals_racing_acknowledgements_of_the_same_items_end_without_a_deadlo
         assert driver.complete(*batch) == [AckOutcome.ACKNOWLEDGED] * 20
     assert other.result(AT_LAST) <= {Renewal.RENEWED, Renewal.BUSY, Renewal.LOST}
     assert not WorkItem.objects.exists()
+
+
+def test_renewals_acknowledgements_and_ends_of_workflows_read_the_heartbeats_of_none(driver: Driver) -> None:
+    """Each may have a megabyte, and a worker may hold thousands."""
+    owner = driver.start(cases.fan_out, 3)
+    driver.turn()
+    claims = driver.claim()
+    WorkItem.objects.update(heartbeat='"heavy"')
+    with CaptureQueriesContext(connection) as made:
+        renew.renew([held(claim) for claim in claims], lease_for=LEASE)
+        driver.complete(claims[0], payload="1")
+        terminate.terminate(owner, reason="enough")
+    reading = [query["sql"] for query in made if "durable_workitem" in query["sql"]]
+    assert len(reading) > 4
+    assert not [sql for sql in reading if sql.startswith("SELECT") and "heartbeat" in sql.partition(" FROM ")[0]]

@@ -44,6 +44,7 @@ def _any_token_is_good(patch: pytest.MonkeyPatch) -> None:
         return {(row_id, token): items[row_id] for row_id, token in wanted if row_id in items}
 
     patch.setattr(work_items, "lock", lock)
+    patch.setattr(work_items, "lock_with_heartbeats", lock)
 
 
 def _recorded_outcomes_are_not_looked_up(patch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def uncounted(connection: BaseDatabaseWrapper, claims: Sequence[Claim], *, delay
     """
     owners = workflows.lock(connection, {c.workflow_id for c in claims if c.single})
     outbox.lock_ids(connection, [c.row_id for c in claims])
-    items = work_items.lock(connection, [(c.row_id, c.token) for c in claims])
+    items = work_items.lock_with_heartbeats(connection, [(c.row_id, c.token) for c in claims])
     _return(connection, claims, owners, items, delay)
     return [_outcome(items.get((c.row_id, c.token))) for c in claims]
 
@@ -36,7 +36,7 @@ def uncounted_if_free(connection: BaseDatabaseWrapper, claims: Sequence[Claim]) 
     owners = workflows.lock_free(connection, singles, limit=len(singles))
     mine = [c for c in claims if not c.single or c.workflow_id in owners]
     free = outbox.lock_free_ids(connection, [c.row_id for c in mine])
-    items = work_items.lock_free(connection, [(c.row_id, c.token) for c in mine if c.row_id in free])
+    items = work_items.lock_free_with_heartbeats(connection, [(c.row_id, c.token) for c in mine if c.row_id in free])
     _return(connection, claims, owners, items, timedelta())
     rest = [(c.row_id, c.token) for c in claims if (c.row_id, c.token) not in items]
     there = work_items.still_there(connection, rest) if rest else set()
