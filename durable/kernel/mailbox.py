@@ -23,14 +23,13 @@ Signal = tuple[int, str]
 
 _SIGNAL_WEIGHT = 150
 _NAME_WEIGHT = 1_000
-"""About how many bytes a kept signal and a name with kept ones take, whatever is in them."""
+"""About how many bytes a kept signal and a name with kept ones take, beside the payloads."""
 
 
 class Mailbox:
     """Kept signals and waiters by name. For no name are there both.
 
-    `weight` is what keeping them takes beside their payloads: these weigh where they are fed, since the code may hold
-    on to one that it has taken.
+    `weight` is about how many bytes the kept ones take.
     """
 
     __slots__ = ("_calls", "_codec", "_kept", "_loop", "_waiting", "_workflow_id", "known_unreadable", "weight")
@@ -49,7 +48,7 @@ class Mailbox:
     def deliver(self, name: str, signal: Signal) -> None:
         """Hand a signal to the first that waits for it, or keep it behind the ones that came before."""
         if not self._hand_over(name, signal):
-            self._keep(name).append(signal)
+            self._keep(name, signal).append(signal)
 
     async def take(self, name: str, hint: Any) -> Any:
         """The next signal of this name, decoded by `hint`. A waiter that is cancelled loses nothing.
@@ -61,7 +60,7 @@ class Mailbox:
         kept = self._kept.get(name)
         if kept:
             seq, payload = kept.popleft()
-            self.weight -= _SIGNAL_WEIGHT
+            self.weight -= _SIGNAL_WEIGHT + len(payload)
             if not kept:
                 del self._kept[name]
                 self.weight -= _NAME_WEIGHT
@@ -130,13 +129,13 @@ class Mailbox:
     def _give_back(self, name: str, signal: Signal) -> None:
         """It was handed over, but its taker was cancelled before it could look: the next one gets it."""
         if not self._hand_over(name, signal):
-            self._keep(name).appendleft(signal)
+            self._keep(name, signal).appendleft(signal)
 
-    def _keep(self, name: str) -> deque[Signal]:
-        """Where one more signal of this name goes."""
+    def _keep(self, name: str, signal: Signal) -> deque[Signal]:
+        """Where one more signal of this name goes. It weighs from here on."""
         kept = self._kept.get(name)
         if kept is None:
             kept = self._kept[name] = deque()
             self.weight += _NAME_WEIGHT
-        self.weight += _SIGNAL_WEIGHT
+        self.weight += _SIGNAL_WEIGHT + len(signal[1])
         return kept
