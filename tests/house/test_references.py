@@ -12,7 +12,7 @@ from tests.architecture.source import ROOT
 
 INTERNALS = ROOT / "docs" / "internals"
 NUMBER = r"[A-Z]\d+(?:\.\d+)?"
-NAMED = re.compile(rf"\b([Ss]pecification|[Ff]aults) ({NUMBER}(?:(?:, and|,| and| to) {NUMBER})*)")
+NAMED = re.compile(rf"\b([Ss]pecification|[Ff]aults)\s+({NUMBER}(?:(?:, and|,| and| to)\s+{NUMBER})*)")
 
 
 def page(name: str) -> str:
