@@ -87,7 +87,7 @@ async def reads_the_clock() -> float:
 
 
 def test_impure_workflow_code_is_a_warning_with_function_line_call_and_advice(isolated_registry):
-    """BUGLOG R4."""
+    """Faults R4."""
     workflow(name="shop.clock")(reads_the_clock)
     (message,) = checks.check_registered(None)
     line = reads_the_clock.__code__.co_firstlineno + 1
@@ -168,7 +168,7 @@ class NoTables:
     ],
 )
 def test_rows_on_two_databases_are_refused(settings, router, words):
-    """SPEC B4."""
+    """Specification B4."""
     settings.DATABASE_ROUTERS = [router()]
     (message,) = checks.check_alias(None)
     assert message.id == "durable.E004"
@@ -211,7 +211,7 @@ def test_an_old_sqlite_is_refused(monkeypatch):
     ids=range(10),
 )
 def test_options_that_make_locked_errors_likely_are_warned_about(options, change, found):
-    """BUGLOG Q3."""
+    """Faults Q3."""
     options.update(change)
     messages = checks.check_alias(None)
     assert ids(messages) == found

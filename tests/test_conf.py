@@ -31,7 +31,6 @@ class Shouting(JsonCodec):
 
 
 def test_the_defaults_are_those_of_the_design(settings):
-    """DESIGN 11."""
     settings.DURABLE = {}
     assert current.lease_for == timedelta(seconds=60)
     assert current.grace_for == timedelta(seconds=30)

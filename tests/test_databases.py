@@ -185,7 +185,7 @@ def test_options_of_postgresql_that_have_a_price_are_warned_about(options: Any, 
     ids=str,
 )
 def test_a_pool_is_compared_with_what_handlers_will_ask_of_it(pool: Any, entry: Any, words: list[str]) -> None:
-    """BUGLOG K1."""
+    """Faults K1."""
     with hosted(options={"pool": pool}, **entry):
         found = [message for message in checks.check_alias(None) if message.id in ("durable.W006", "durable.E009")]
     assert len(found) == len(words)
@@ -342,7 +342,7 @@ execute_from_command_line(["manage.py", *sys.argv[1:]])
 def test_psycopg2_is_refused_by_a_check_and_by_the_commands(
     subprocess_environment: dict[str, str], arguments: list[str], code: int
 ) -> None:
-    """BUGLOG K3: it gives no retries that can be relied on, and no LISTEN."""
+    """Faults K3: it gives no retries that can be relied on, and no LISTEN."""
     done = subprocess.run(
         [sys.executable, "-c", WITH_PSYCOPG2, *arguments],
         cwd=ROOT,

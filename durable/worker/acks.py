@@ -1,4 +1,4 @@
-"""The ack thread: acknowledges what handlers ended with, in batches, on a fixed schedule of retries (SPEC A2).
+"""The ack thread: acknowledges what handlers ended with, in batches, on a fixed schedule of retries (specification A2).
 
 What becomes ready while a commit is in flight goes into the next one; a lone item never waits for company. Each item
 has its own count of attempts and its own next time. Items of a batch that failed are tried singly from then on.
@@ -220,7 +220,8 @@ class Acks:
             hygiene.connect()
             with transaction.short_waits(NEXT_LOCK_WAIT if batch[0].tries else FIRST_LOCK_WAIT):
                 outcomes = acknowledge.acknowledge(endings)
-        # Whatever the acknowledgement raises is classified; what the classifier does not know is permanent (SPEC A3).
+        # Whatever the acknowledgement raises is classified; what the classifier does not know is permanent
+        # (specification A3).
         except BaseException as error:  # noqa: BLE001
             self._failed(batch, error)
             return

@@ -1,4 +1,6 @@
-"""Transactional handlers (SPEC A6): the handler's own writes and its completion commit together, exactly once."""
+"""Transactional handlers (specification A6): the handler's own writes and its completion commit together,
+exactly once.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_form_carries_the_filter_and_no_keys(redriver: Client) -> None:
-    """BUGLOG A5."""
+    """Faults A5."""
     rows = [letter(activity="shop.charge") for _ in range(3)]
     other = letter(activity="shop.ship")
     page = choose(redriver, "redrive", query="?activity=shop.charge")
@@ -116,7 +116,7 @@ def test_many_are_done_by_a_workflow_with_a_page_that_counts_by_outcome(redriver
 
 @pytest.mark.usefixtures("few_at_once")
 def test_a_form_for_many_that_is_sent_twice_begins_one_work(redriver: Client) -> None:
-    """BUGLOG A12."""
+    """Faults A12."""
     for _ in range(3):
         resting()
     page = choose(redriver, "redrive")
@@ -183,7 +183,7 @@ def test_many_are_discarded_with_what_becomes_of_their_workflows(root: Client) -
 
 
 def test_work_that_can_not_be_read_any_more_has_a_page_all_the_same(root: Client) -> None:
-    """BUGLOG A14."""
+    """Faults A14."""
     work = factories.WorkflowFactory(type=change_dead_letters.name, input="{not json", last_seq=2)
     factories.EventFactory(workflow=work, seq=2, type="activity_completed", data={"result": "{not json"})
     page = root.get(reverse("admin:durable_deadletter_bulk", args=[work.pk]))
@@ -218,7 +218,7 @@ EVIL = """<script>alert(1)</script>"'><img src=x onerror=alert(2)>"""
 
 @pytest.mark.usefixtures("few_at_once")
 def test_script_in_what_was_asked_for_is_inert_on_its_pages(root: Client) -> None:
-    """BUGLOG A15."""
+    """Faults A15."""
     for number in range(3):
         resting(activity=EVIL, queue=EVIL, workflow__key=f"{EVIL}{number}")
     query = f"?{urlencode({'activity': EVIL, 'queue': EVIL})}"

@@ -47,7 +47,7 @@ def root(settings: Any) -> Client:
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize("way", ["one", "ticked", "all"])
 def test_actions_on_dead_letters_say_what_to_do_and_change_nothing(root: Client, action: str, way: str) -> None:
-    """BUGLOG K7."""
+    """Faults K7."""
     row = letter()
     page = root.get(one_url(row, action)) if way == "one" else choose(root, action, *([row] if way == "ticked" else []))
     answer = confirm(root, page, reason="the bank is back")

@@ -172,7 +172,7 @@ PAGES = ["list", "detail", "one", "some", "all", "force", "discard"]
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_need_a_fixed_number_of_statements_none_of_them_a_count(root: Client, page: str) -> None:
-    """BUGLOG A2, A3."""
+    """Faults A2, A3."""
 
     def asked(rows: list[Any]) -> list[str]:
         from django.db import connection
@@ -208,7 +208,7 @@ def test_pages_need_a_fixed_number_of_statements_none_of_them_a_count(root: Clie
 
 
 def test_the_confirmation_looks_at_no_more_than_ten_thousand(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """BUGLOG A16."""
+    """Faults A16."""
     monkeypatch.setattr("durable.flow.redrive.PREVIEW_LIMIT", 3)
     for _ in range(5):
         letter()

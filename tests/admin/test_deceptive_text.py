@@ -1,4 +1,4 @@
-"""Names that look like others, or turn the rest of a line around, are shown as what they are. Issue 8, C14."""
+"""Names that look like others, or turn the rest of a line around, are shown as what they are."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_it_does_not_ask_where_no_workflow_waits(discarder: Client) -> None:
 
 
 def test_a_second_discard_of_another_form_is_refused_with_what_happened(discarder: Client) -> None:
-    """BUGLOG A6."""
+    """Faults A6."""
     row = letter()
     first, second = choose(discarder, "discard", row), choose(discarder, "discard", row)
     confirm(discarder, first, reason="paid by hand")

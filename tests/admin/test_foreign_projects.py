@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 
 
 def test_a_project_with_its_own_users_its_own_admin_site_and_no_time_zones() -> None:
-    """BUGLOG J1, J2: migrate, admin and audit work, and deleting a user keeps the audit."""
+    """Faults J1, J2: migrate, admin and audit work, and deleting a user keeps the audit."""
     environment = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.admin.custom_user_settings", "PYTHONPATH": str(ROOT)}
     environment.pop("DURABLE_TEST_NAME", None)
     done = subprocess.run(

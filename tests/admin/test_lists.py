@@ -38,7 +38,7 @@ def shown(client: Client, url: str) -> list[str]:
 
 @pytest.mark.parametrize("model", ROOMS)
 def test_a_list_needs_the_same_statements_for_one_row_as_for_many(root: Client, model: Any) -> None:
-    """BUGLOG A3."""
+    """Faults A3."""
     MAKERS[model]()
     few = len(statements(root, list_of(model)))
     for _ in range(30):
@@ -50,7 +50,7 @@ def test_a_list_needs_the_same_statements_for_one_row_as_for_many(root: Client, 
 @pytest.mark.parametrize("model", ROOMS)
 @pytest.mark.parametrize("query", ["", "?all=1", "?p=3", "?_facets=1", "?o=1.-2", "?q=17"])
 def test_no_list_counts_its_table(root: Client, scene: Scene, model: Any, query: str) -> None:
-    """BUGLOG A1, A2."""
+    """Faults A1, A2."""
     made = engine_statements(root, list_of(model) + query)
     assert made
     for sql in made:
@@ -61,7 +61,7 @@ def test_no_list_counts_its_table(root: Client, scene: Scene, model: Any, query:
 
 @pytest.mark.parametrize("model", ROOMS)
 def test_a_list_never_selects_payloads_results_and_tracebacks(root: Client, scene: Scene, model: Any) -> None:
-    """BUGLOG P8. A worker's list of queues is no payload."""
+    """Faults P8. A worker's list of queues is no payload."""
     for sql in engine_statements(root, list_of(model)):
         for column in HEAVY:
             assert f'"{column}"' not in sql

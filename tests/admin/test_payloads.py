@@ -47,7 +47,7 @@ def test_payloads_are_shown_to_those_with_the_permission(staff: Callable[..., Cl
 def test_payloads_are_neither_shown_nor_selected_without_the_permission(
     staff: Callable[..., Client], secret_pages: list[str]
 ) -> None:
-    """BUGLOG P8. Only events are read whole: their envelope is needed to say what happened."""
+    """Faults P8. Only events are read whole: their envelope is needed to say what happened."""
     client = staff(*VIEWS)
     for url in secret_pages:
         text = client.get(url).text
@@ -94,6 +94,6 @@ def test_the_codec_unwraps_what_it_has_wrapped(root: Client, scene: Scene) -> No
 
 @override_settings(DURABLE={"CODEC": "tests.admin.test_payloads.Reversing"})
 def test_a_payload_that_the_codec_can_not_unwrap_is_shown_as_it_is_stored(root: Client, scene: Scene) -> None:
-    """BUGLOG P9."""
+    """Faults P9."""
     Workflow.objects.update(input="broken")
     assert "broken" in root.get(page_of(scene.workflow)).text

@@ -1,4 +1,4 @@
-"""Each action needs its own permission, on every way to it: lists, pages, and forms that were forged. BUGLOG A13."""
+"""Each action needs its own permission, on every way to it: lists, pages, and forms that were forged. Faults A13."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_permission_to_act_without_one_to_look_opens_nothing(staff: Staff, kin
 
 
 def test_every_verb_has_one_permission_and_every_permission_a_verb() -> None:
-    """DESIGN 9; reopening is of a later release."""
+    """Reopening is of a later release."""
     codenames = {f"{codename}" for model in (DeadLetter, Workflow) for codename, _text in model._meta.permissions} - {
         "view_payload",
         "view_failure",

@@ -24,7 +24,7 @@ def snapshot() -> list[Any]:
 
 @pytest.mark.parametrize("model", ROOMS)
 def test_forged_posts_of_a_superuser_are_refused_and_change_nothing(root: Client, scene: Scene, model: Any) -> None:
-    """BUGLOG A13, A18, N7."""
+    """Faults A13, A18, N7."""
     before = snapshot()
     row = model.objects.first()
     name = f"admin:durable_{model._meta.model_name}"
@@ -57,7 +57,6 @@ def test_no_add_change_or_delete_permission_exists() -> None:
 
 
 def test_the_operators_permissions_exist_under_their_binding_names() -> None:
-    """DESIGN 9."""
     codenames = set(Permission.objects.filter(content_type__app_label="durable").values_list("codename", flat=True))
     assert codenames >= {
         "view_payload", "redrive_deadletter", "force_redrive_deadletter", "discard_deadletter", "cancel_workflow",

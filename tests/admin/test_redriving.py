@@ -1,4 +1,4 @@
-"""Redrive by the admin: the gates of SPEC B, met by the people who may and the people who may not."""
+"""Redrive by the admin: the gates of specification B, met by the people who may and the people who may not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def forcer(staff: Staff) -> Client:
 
 
 def test_a_redrive_gives_the_row_back_and_is_audited_marked_and_logged(redriver: Client) -> None:
-    """SPEC B5, DESIGN 9."""
+    """Specification B5."""
     row = letter()
     (told,) = act(redriver, "redrive", row, reason="the bank is back")
     assert told.startswith("1 dead letter was given back and waits for a worker.")
@@ -69,7 +69,7 @@ def test_nothing_is_written_before_the_form_is_confirmed(redriver: Client) -> No
 
 
 def test_a_recorded_outcome_is_refused_in_words_and_the_row_is_not_touched(redriver: Client) -> None:
-    """SPEC B9.2."""
+    """Specification B9.2."""
     row = letter()
     records(row, EventType.ACTIVITY_FAILED)
     page = choose(redriver, "redrive", row)
@@ -82,7 +82,7 @@ def test_a_recorded_outcome_is_refused_in_words_and_the_row_is_not_touched(redri
 
 
 def test_a_recorded_outcome_is_passed_by_force_which_says_that_it_was_judged(forcer: Client) -> None:
-    """SPEC B9.3."""
+    """Specification B9.3."""
     row = letter()
     records(row, EventType.ACTIVITY_FAILED)
     (told,) = act(forcer, "force_redrive", row, reason="the courier lost it")
@@ -113,7 +113,7 @@ def test_force_is_a_red_button_where_a_redrive_is_not_offered(forcer: Client) ->
 
 
 def test_judged_by_the_marker_alone_is_refused_and_passed_by_force(staff: Staff) -> None:
-    """SPEC B9.8."""
+    """Specification B9.8."""
     client = staff(VIEW, "redrive_deadletter", "force_redrive_deadletter")
     row = letter(failure_delivered=True)
     page = choose(client, "redrive", row)
@@ -137,7 +137,7 @@ STANDS = {
 
 @pytest.mark.parametrize("stands", list(STANDS))
 def test_what_is_no_dead_letter_is_refused_with_how_it_stands(staff: Staff, stands: OutboxStatus) -> None:
-    """SPEC B9.9."""
+    """Specification B9.9."""
     client = staff(VIEW, "redrive_deadletter", "force_redrive_deadletter")
     row = letter()
     OutboxRow.objects.filter(pk=row.pk).update(status=stands.value)
@@ -151,7 +151,7 @@ def test_what_is_no_dead_letter_is_refused_with_how_it_stands(staff: Staff, stan
 
 @pytest.mark.parametrize("ended", ["completed", "failed", "cancelled", "timed_out"])
 def test_a_workflow_that_has_ended_refuses_also_by_force(staff: Staff, ended: str) -> None:
-    """SPEC B9.1."""
+    """Specification B9.1."""
     client = staff(VIEW, "redrive_deadletter", "force_redrive_deadletter")
     row = letter(workflow__status=ended)
     for action in ("redrive", "force_redrive"):
@@ -162,7 +162,7 @@ def test_a_workflow_that_has_ended_refuses_also_by_force(staff: Staff, ended: st
 
 
 def test_of_two_who_redrive_one_row_the_second_is_told_that_it_is_given_back(redriver: Client) -> None:
-    """SPEC B9.10: the other one was faster between the preview and the answer, which is named."""
+    """Specification B9.10: the other one was faster between the preview and the answer, which is named."""
     row = letter()
     page = choose(redriver, "redrive", row)
     redrive(row.workflow_id, row.ordinal, actor="somebody else")
@@ -173,7 +173,7 @@ def test_of_two_who_redrive_one_row_the_second_is_told_that_it_is_given_back(red
 
 
 def test_a_dead_letter_of_a_paused_workflow_goes_back_and_is_claimed_when_it_is_resumed(redriver: Client) -> None:
-    """SPEC B9.13."""
+    """Specification B9.13."""
     row = letter(workflow__status=WorkflowStatus.PAUSED.value)
     (told,) = act(redriver, "redrive", row)
     assert "belongs to a paused workflow and runs when that is resumed" in told
@@ -185,7 +185,7 @@ def test_a_dead_letter_of_a_paused_workflow_goes_back_and_is_claimed_when_it_is_
 
 
 def test_a_form_that_is_sent_twice_is_done_once_and_says_so(redriver: Client) -> None:
-    """BUGLOG A6, A12."""
+    """Faults A6, A12."""
     row = letter()
     page = choose(redriver, "redrive", row)
     confirm(redriver, page)
@@ -224,7 +224,7 @@ def test_a_reason_that_can_not_be_kept_is_asked_for_again(redriver: Client, reas
 
 
 def test_each_kind_of_outcome_has_one_message_with_its_number_and_links(staff: Staff) -> None:
-    """BUGLOG A7, A8."""
+    """Faults A7, A8."""
     client = staff(VIEW, "redrive_deadletter")
     rows = [letter() for _ in range(7)] + [letter(failure_delivered=True) for _ in range(2)]
     gone = letter()
@@ -241,7 +241,7 @@ def test_each_kind_of_outcome_has_one_message_with_its_number_and_links(staff: S
 
 
 def test_attempts_and_errors_so_far_stay_readable_after_a_redrive(staff: Callable[..., Client]) -> None:
-    """BUGLOG A9, A10."""
+    """Faults A9, A10."""
     from tests import factories
 
     redriver = staff(VIEW, "redrive_deadletter", "view_failure")
@@ -272,7 +272,7 @@ def test_without_the_permission_to_view_failures_the_class_of_the_error_is_all(r
 
 
 def test_the_audit_outlives_its_actor(redriver: Client, root: Client) -> None:
-    """BUGLOG J2."""
+    """Faults J2."""
     row = letter()
     act(redriver, "redrive", row, reason="the bank is back")
     User.objects.get(username="staff").delete()
@@ -283,7 +283,7 @@ def test_the_audit_outlives_its_actor(redriver: Client, root: Client) -> None:
 
 
 def test_an_unknown_workflow_is_told_as_not_there(redriver: Client) -> None:
-    """SPEC B9.4."""
+    """Specification B9.4."""
     row = letter()
     page = choose(redriver, "redrive", row)
     Workflow.objects.filter(pk=row.workflow_id)._raw_delete("default")

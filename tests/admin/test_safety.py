@@ -24,7 +24,7 @@ EVIL = """</pre><script>alert(1)</script>"'><img src=x onerror=alert(2)>"""
 
 
 def test_script_in_any_text_is_inert_on_every_page(root: Client) -> None:
-    """BUGLOG A15."""
+    """Faults A15."""
     failure = {"type": EVIL, "message": EVIL, "traceback": EVIL}
     workflow = factories.WorkflowFactory(
         type=EVIL, key=EVIL, queue=EVIL, input=EVIL, result=EVIL, custom_status=EVIL, blocked_reason=EVIL,
@@ -68,7 +68,7 @@ def test_script_in_any_text_is_inert_on_every_page(root: Client) -> None:
 
 
 def test_every_page_opens_when_the_related_rows_are_gone(root: Client, scene: Scene) -> None:
-    """BUGLOG A14."""
+    """Faults A14."""
     Workflow.objects.filter(pk=scene.workflow.pk).update(parent_id=uuid.uuid4())
     assert "no longer there" in root.get(page_of(scene.workflow)).text
     Event.objects.filter(workflow_id=scene.workflow.pk).delete()
@@ -90,7 +90,7 @@ def test_a_claimed_row_without_its_work_item_opens(root: Client, scene: Scene) -
 
 
 def test_a_workflow_and_an_activity_that_are_not_installed_open_and_say_so(root: Client, scene: Scene) -> None:
-    """BUGLOG A14."""
+    """Faults A14."""
     Workflow.objects.update(type="gone.workflow")
     OutboxRow.objects.update(activity="gone.activity", cause="unknown_handler")
     assert "No workflow of this name is installed on this site." in root.get(page_of(scene.workflow)).text
@@ -99,7 +99,7 @@ def test_a_workflow_and_an_activity_that_are_not_installed_open_and_say_so(root:
 
 @pytest.mark.parametrize("text", ["{not json", '"text"', "[1,2", "null", "17", "[" * 5_000])
 def test_columns_that_do_not_decode_open_and_are_shown_as_they_are(root: Client, scene: Scene, text: str) -> None:
-    """BUGLOG A14, P9."""
+    """Faults A14, P9."""
     factories.EventFactory(workflow=scene.workflow, seq=3, type="workflow_blocked")
     Workflow.objects.update(last_seq=3, blocked_reason="x")
     with connection.cursor() as cursor:
@@ -159,7 +159,7 @@ def test_a_name_with_slashes_and_quotes_is_reached_from_its_list(root: Client) -
 
 @pytest.mark.parametrize("use_tz", [False, True])
 def test_moments_are_shown_in_the_sites_zone_whatever_use_tz_says(root: Client, scene: Scene, use_tz: bool) -> None:
-    """BUGLOG Q4."""
+    """Faults Q4."""
     Workflow.objects.update(created_at=datetime(2026, 7, 1, 20, 30, tzinfo=UTC))
     with override_settings(USE_TZ=use_tz, TIME_ZONE="Asia/Tokyo"):
         for url in scene.pages():

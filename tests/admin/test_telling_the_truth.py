@@ -57,7 +57,7 @@ def words(page: Any) -> str:
 @pytest.mark.parametrize("whole", [False, True], ids=["ticked", "all"])
 @pytest.mark.parametrize("text", UNREADABLE)
 def test_a_row_that_can_not_be_read_stops_none_of_the_others(root: Client, text: str, whole: bool) -> None:
-    """BUGLOG A14, A17."""
+    """Faults A14, A17."""
     rows = [letter() for _ in range(3)]
     spoil(rows[1], text)
     told = act(root, "redrive", *([] if whole else rows))
@@ -132,7 +132,7 @@ def test_work_of_which_it_is_not_known_whether_it_began_can_be_sent_again(root: 
 
 @pytest.mark.usefixtures("few_at_once")
 def test_an_outcome_that_is_not_known_is_not_told_as_nothing_changed(root: Client) -> None:
-    """SPEC B3: a refusal of the store says whether the outcome is known."""
+    """Specification B3: a refusal of the store says whether the outcome is known."""
     for _ in range(3):
         resting()
     answer = confirm(root, choose(root, "redrive"))
@@ -180,7 +180,7 @@ def test_work_that_was_ended_over_a_piece_counts_what_that_piece_has_done(root: 
 
 @pytest.mark.usefixtures("few_at_once")
 def test_work_whose_result_can_not_be_read_does_not_say_that_nothing_matched(root: Client) -> None:
-    """BUGLOG A14."""
+    """Faults A14."""
     work = factories.WorkflowFactory(type=change_dead_letters.name, status="completed", input="{}", last_seq=2)
     factories.EventFactory(workflow=work, seq=2, type="activity_completed", data={"result": "{not json"})
     text = words(root.get(reverse("admin:durable_deadletter_bulk", args=[work.pk])))

@@ -32,7 +32,7 @@ def test_all_calm(root: Client) -> None:
 
 
 def test_each_thing_that_needs_somebody_has_a_card_that_leads_there(root: Client) -> None:
-    """BUGLOG A19."""
+    """Faults A19."""
     letter()
     factories.WorkflowFactory(blocked_reason="the code has changed")
     factories.WorkItemFactory(locked_until=factories.now() - timedelta(minutes=1))
@@ -49,7 +49,7 @@ def test_each_thing_that_needs_somebody_has_a_card_that_leads_there(root: Client
 
 
 def test_a_workflow_that_can_run_and_that_nobody_turns_has_a_card(root: Client) -> None:
-    """BUGLOG S10: it sits between two steps, and no activity of it is due. By a message, and by its own timer."""
+    """Faults S10: it sits between two steps, and no activity of it is due. By a message, and by its own timer."""
     factories.WorkerFactory(queues=[])
     factories.MessageFactory(visible_at=factories.now() - timedelta(minutes=30))
     factories.MessageFactory(visible_at=factories.now() - timedelta(minutes=40), parked=True)
@@ -106,7 +106,7 @@ def test_it_needs_a_fixed_number_of_bounded_statements(root: Client) -> None:
 
 
 def test_a_queue_with_markup_in_its_name_is_inert(root: Client) -> None:
-    """BUGLOG A15."""
+    """Faults A15."""
     factories.OutboxRowFactory(queue="<script>alert(1)</script>")
     text = root.get(index()).text
     assert "<script>alert" not in text

@@ -50,7 +50,7 @@ def together(second_connection: Any, barrier: Any, count: int, page: Any, where:
 def test_one_form_sent_twice_at_the_same_moment_is_one_redrive_and_one_already_done(
     second_connection: Any, barrier: Any, way: str
 ) -> None:
-    """BUGLOG A12."""
+    """Faults A12."""
     row = letter()
     client = enter()
     if way == "one":
@@ -79,7 +79,7 @@ def test_one_form_for_many_sent_at_the_same_moment_begins_one_work(
 
 @pytest.mark.django_db(transaction=True)
 def test_two_forms_of_two_people_move_each_row_once(second_connection: Any, barrier: Any) -> None:
-    """SPEC B9.10."""
+    """Specification B9.10."""
     rows = [letter() for _ in range(5)]
     pages = [choose(enter(), "redrive", *rows) for _ in range(2)]
     meeting = barrier(2)
@@ -99,7 +99,7 @@ def test_two_forms_of_two_people_move_each_row_once(second_connection: Any, barr
 @pytest.mark.django_db
 @pytest.mark.parametrize("error", [OperationalError("too slow"), StoreUnavailable(OSError("x"), outcome_unknown=False)])
 def test_a_preview_that_fails_blocks_nothing(root: Client, error: Exception) -> None:
-    """BUGLOG A16."""
+    """Faults A16."""
     row = letter()
     with mock.patch.object(previews, "preview_redrive", side_effect=error):
         page = choose(root, "redrive")
@@ -136,7 +136,7 @@ def test_rows_that_can_not_be_read_are_told_and_the_form_stays(root: Client) -> 
 def test_a_row_that_the_database_did_not_carry_out_is_told_with_what_is_known(
     root: Client, unknown: bool, text: str
 ) -> None:
-    """BUGLOG A17."""
+    """Faults A17."""
     row, page = letter(), None
     page = choose(root, "redrive", row)
     gone = StoreUnavailable(OSError("x"), outcome_unknown=unknown)
@@ -148,7 +148,7 @@ def test_a_row_that_the_database_did_not_carry_out_is_told_with_what_is_known(
 
 @pytest.mark.django_db
 def test_no_view_that_changes_something_is_wrapped_in_a_transaction_of_the_hosts() -> None:
-    """DESIGN 4: under ATOMIC_REQUESTS the engine's own transactions could not begin."""
+    """Under ATOMIC_REQUESTS the engine's own transactions could not begin."""
     row = letter()
     urls = [list_url(), page_of(row)] + [one_url(row, action) for action in ACTIONS]
     urls += [reverse(f"admin:durable_workflow_{verb}", args=[row.workflow_id]) for verb in VERBS]

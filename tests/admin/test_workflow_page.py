@@ -33,7 +33,7 @@ def seqs(client: Client, url: str) -> list[int]:
 
 
 def test_the_page_needs_the_same_statements_however_much_there_is(root: Client, scene: Scene) -> None:
-    """BUGLOG A3."""
+    """Faults A3."""
     few = len(statements(root, page_of(scene.workflow)))
     Event.objects.filter(workflow=scene.workflow).delete()
     factories.history_of(scene.workflow, length=150)
@@ -48,7 +48,7 @@ def test_the_page_needs_the_same_statements_however_much_there_is(root: Client, 
 
 
 def test_every_other_page_needs_a_fixed_number_of_statements(root: Client, scene: Scene) -> None:
-    """BUGLOG A3."""
+    """Faults A3."""
     pages = [page_of(row) for row in (scene.row, scene.item, scene.message, scene.worker)]
     before = [len(statements(root, url)) for url in pages]
     for _ in range(60):
@@ -59,7 +59,7 @@ def test_every_other_page_needs_a_fixed_number_of_statements(root: Client, scene
 
 
 def test_a_history_of_10_000_events_opens_with_one_page_of_them(root: Client) -> None:
-    """BUGLOG G7."""
+    """Faults G7."""
     workflow = factories.WorkflowFactory()
     factories.history_of(workflow, length=10_000)
     made = engine_statements(root, page_of(workflow))
@@ -166,7 +166,7 @@ def test_data_beyond_what_a_person_reads_is_cut_and_says_so(root: Client) -> Non
 
 
 def test_a_blocked_workflow_shows_what_was_expected_and_what_was_found(root: Client) -> None:
-    """BUGLOG R1."""
+    """Faults R1."""
     workflow = factories.WorkflowFactory(blocked_reason="Event 7: other code", blocked_version="v9", last_seq=8)
     report = {"reason": "Event 7: other code", "position": 7, "recorded": "shop.charge", "asked": "shop.refund"}
     factories.EventFactory(workflow=workflow, seq=8, type="workflow_blocked", data=report)
@@ -204,7 +204,7 @@ def test_a_failed_workflow_shows_the_error_and_its_traceback(root: Client) -> No
 
 
 def test_pending_work_shows_attempt_next_try_worker_cancel_and_last_error(root: Client, scene: Scene) -> None:
-    """BUGLOG N4."""
+    """Faults N4."""
     WorkItem.objects.update(cancel_requested_at=factories.now())
     waiting = factories.OutboxRowFactory(
         workflow=scene.workflow, activity="shop.ship", attempts=1, deliveries=2, delivery_failures=1,

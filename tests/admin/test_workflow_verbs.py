@@ -178,7 +178,7 @@ def test_a_signal_for_which_there_is_no_room_is_refused_in_words(
 
 
 def test_a_form_that_is_sent_twice_is_done_once(root: Client, workflow: Workflow) -> None:
-    """BUGLOG A12: also after the workflow has taken the first signal."""
+    """Faults A12: also after the workflow has taken the first signal."""
     page = root.get(reverse("admin:durable_workflow_signal", args=[workflow.pk]))
     form = {"request_id": page.context["request_id"], "signal": "approval"}
     send(root, "signal", workflow, **form)

@@ -83,7 +83,7 @@ def test_transactions_are_opened_in_flow_and_nowhere_else() -> None:
 
 
 def test_no_write_hits_a_sliced_composite_key() -> None:
-    """DESIGN 3: on SQLite `filter(pk__in=query[:n]).delete()` ignores the slice and hits every row."""
+    """On SQLite `filter(pk__in=query[:n]).delete()` ignores the slice and hits every row."""
     found = [
         f"{source.place}:{call.lineno}"
         for source in sources("durable")
@@ -116,7 +116,7 @@ def _is_named(node: ast.expr, name: str) -> bool:
 
 
 def test_the_one_broad_except_stands_beside_a_reason() -> None:
-    """STYLE 3.16: a broad `except` is allowed around user code only, and says so on the spot."""
+    """A broad `except` is allowed around user code only, and says so on the spot."""
     found = []
     for source in sources("durable"):
         lines = source.text.splitlines()

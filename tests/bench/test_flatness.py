@@ -18,7 +18,7 @@ FLAT = [40.0, 55.0, 60.0, 60.5, 60.2, 60.9, 60.1, 60.4, 60.3, 60.8]
 
 
 def test_a_process_that_grows_in_its_warm_up_only_is_flat() -> None:
-    """BUGLOG J10."""
+    """Faults J10."""
     verdict = judge(_course(FLAT))
     assert verdict.faults == []
     assert (verdict.begun_mib, verdict.warm_mib, verdict.end_mib, verdict.most_mib) == (40.0, 60.25, 60.55, 60.9)

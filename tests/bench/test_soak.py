@@ -35,7 +35,7 @@ def _calls() -> int:
 
 @pytest.mark.django_db(transaction=True)
 def test_workers_that_leak_memory_and_connections_are_not_flat(own_processes) -> None:
-    """BUGLOG J10, C2: the soak can fail."""
+    """Faults J10, C2: the soak can fail."""
     seen = 0
 
     def wait_for_leaks(_line: str) -> None:
@@ -58,7 +58,7 @@ def test_workers_that_leak_memory_and_connections_are_not_flat(own_processes) ->
 @pytest.mark.timeout(1000)
 @pytest.mark.django_db(transaction=True)
 def test_workers_are_flat_under_every_kind_of_work(own_processes) -> None:
-    """BUGLOG J10, C2; with DEBUG on, too."""
+    """Faults J10, C2; with DEBUG on, too."""
     plan = Plan.of(10) if FULL else Plan.of(1 / 12)
     soaked = soak.soak(alias=None, plan=plan, tell=lambda line: tell(f"soak: {line}"))
     verdicts = [judge(course, most_growth=MOST_GROWTH) for course in soaked.courses]

@@ -1,4 +1,4 @@
-"""A secret in arguments, signals, heartbeats, errors and reasons is nowhere but where it may be. Issue 8, B7.
+"""A secret in arguments, signals, heartbeats, errors and reasons is nowhere but where it may be.
 
 The measure of `CODEC`, `LOG_FAILURES` and the permissions together: every text of every column, every line, every entry
 of the admin's log and every page of staff without the permissions is searched for it.

@@ -26,7 +26,7 @@ LONGEST_MS = 600
 def test_a_hundred_cancels_at_random_moments_leave_the_pools_at_full_size(
     plant: Plant, door: Callable[[str], Gate], settings: Any
 ) -> None:
-    """BUGLOG N3: before the start, in mid-work, with the last breath, and after the end; sync and async."""
+    """Faults N3: before the start, in mid-work, with the last breath, and after the end; sync and async."""
     settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1), "CONCURRENCY": SLOTS}
     both = [yard.work_until_stopped, yard.work_until_stopped_async]
     for definition in both:

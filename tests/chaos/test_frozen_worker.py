@@ -71,7 +71,7 @@ def hire_late(fleet: Fleet, verb: str) -> Member:
 
 @pytest.mark.parametrize("verb", [RENEWAL, ACKNOWLEDGEMENT, ABANDONMENT, RELEASE])
 def test_what_a_frozen_worker_does_late_changes_no_row(plant: Plant, fleet: Fleet, tmp_path: Path, verb: str) -> None:
-    """BUGLOG X3, S5: it stood still past its lease, and wakes while the next delivery runs elsewhere."""
+    """Faults X3, S5: it stood still past its lease, and wakes while the next delivery runs elsewhere."""
     stand = Stand(tmp_path, deliveries=2)
     workflow_id = plant.enqueue(activities.stand, str(tmp_path), "a")
     late = hire_late(fleet, verb)
@@ -107,7 +107,7 @@ def test_what_a_frozen_worker_does_late_changes_no_row(plant: Plant, fleet: Flee
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_workers_frozen_at_random_moments_lose_nothing_and_record_nothing_twice(plant: Plant, fleet: Fleet) -> None:
-    """BUGLOG X3: past their leases and not, in turns, claims, handlers and transactions."""
+    """Faults X3: past their leases and not, in turns, claims, handlers and transactions."""
     rng = chance("freezes")
     crew = [fleet.hire(PLANT_LEASE="1") for _ in range(3)]
     for member in crew:

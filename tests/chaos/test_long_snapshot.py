@@ -53,7 +53,7 @@ def has_been_tidied() -> bool:
 def test_under_an_old_snapshot_claims_stay_on_their_index_and_done_rows_leave_it(
     plant: Plant, old_snapshot: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """BUGLOG G1: every version that was ever pending stays in the index while the snapshot lives, and none after it."""
+    """Faults G1: every version that was ever pending stays in the index while the snapshot lives, and none after it."""
     claims = TimedClaims(monkeypatch)
     began = time.monotonic()
     with running():

@@ -25,7 +25,7 @@ def resident_kib(member: Member) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_with_debug_on_a_worker_does_not_grow_with_what_it_has_done(plant: Plant, fleet: Fleet) -> None:
-    """BUGLOG J10."""
+    """Faults J10."""
     worker = fleet.hire(PLANT_DEBUG="1")
 
     def drain(count: int) -> int:

@@ -50,7 +50,7 @@ def all_ended(fleet: Fleet, ids: list[uuid.UUID]) -> None:
 def test_connections_dropped_under_an_idle_worker_are_told_at_most_once_for_each_loop(
     plant: Plant, fleet: Fleet, wire: Wire
 ) -> None:
-    """BUGLOG C3: a balancer forgets them, each loop finds a dead one, and takes up work on a new one."""
+    """Faults C3: a balancer forgets them, each loop finds a dead one, and takes up work on a new one."""
     worker = fleet.hire(DURABLE_TEST_PG_SOCKET=str(wire.folder))
     all_ended(fleet, [plant.start(workflows.three, "a")])
     wire.cut()
@@ -69,7 +69,7 @@ def test_connections_dropped_under_an_idle_worker_are_told_at_most_once_for_each
 def test_a_worker_outlives_a_network_that_carries_nothing_and_says_nothing(
     plant: Plant, fleet: Fleet, wire: Wire, tmp_path: Path, then: str
 ) -> None:
-    """BUGLOG C5: its probe turns red; what it held is taken over by its lease; afterwards it works on by itself."""
+    """Faults C5: its probe turns red; what it held is taken over by its lease; afterwards it works on by itself."""
     port, stand = free_port(), Stand(tmp_path, deliveries=2)
     socket = str(wire.folder)
     worker = fleet.hire(
@@ -103,7 +103,7 @@ def test_a_worker_outlives_a_network_that_carries_nothing_and_says_nothing(
 def test_a_server_that_hangs_while_an_acknowledgement_connects_makes_no_handler_run_twice(
     plant: Plant, fleet: Fleet, wire: Wire, tmp_path: Path
 ) -> None:
-    """BUGLOG K2: `connect_timeout` ends the try with an error class of its own, and the acknowledgement is repeated."""
+    """Faults K2: `connect_timeout` ends the try with an error class of its own, and the acknowledgement is repeated."""
     stand = Stand(tmp_path, deliveries=1)
     worker = fleet.hire(DURABLE_TEST_PG_SOCKET=str(wire.folder), PGCONNECT_TIMEOUT="2")
     held = plant.enqueue(activities.stand, str(tmp_path), "k")

@@ -24,7 +24,7 @@ USERS = 2
 def test_four_processes_on_one_file_win_each_claim_once_and_no_lock_is_ever_told(
     plant: Plant, fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """BUGLOG Q1, Q3: while users write as well."""
+    """Faults Q1, Q3: while users write as well."""
     if connection.vendor != "sqlite":
         pytest.skip("PostgreSQL has row locks.")
     caplog.set_level(logging.INFO)

@@ -66,7 +66,7 @@ def test_the_pooler_takes_away_whatever_belongs_to_a_session(pooler: Pooler) -> 
 
 
 def test_start_turn_claim_acknowledge_and_redrive_pass_through_a_pooler(plant: Plant, pooler: Pooler) -> None:
-    """BUGLOG J6: by one thread in a burst, commit for commit in another session."""
+    """Faults J6: by one thread in a burst, commit for commit in another session."""
     three, single = plant.start(workflows.three, "a"), plant.enqueue(activities.note, "b")
     dead, signalled = plant.enqueue(activities.note, "c"), plant.start(workflows.journey, "d")
     cause = "worker_died"
@@ -85,7 +85,7 @@ def test_start_turn_claim_acknowledge_and_redrive_pass_through_a_pooler(plant: P
 
 
 def test_workers_behind_a_pooler_lose_nothing_also_with_notify_on(plant: Plant, fleet: Fleet, pooler: Pooler) -> None:
-    """BUGLOG J6, C7: the channel is found not to carry, work is found by polling, and the end is as ever."""
+    """Faults J6, C7: the channel is found not to carry, work is found by polling, and the end is as ever."""
     socket = str(pooler.folder)
     crew = [fleet.hire(DURABLE_TEST_PG_SOCKET=socket), fleet.hire(DURABLE_TEST_PG_SOCKET=socket, PLANT_NOTIFY="1")]
     labels: dict[uuid.UUID, str] = {}
@@ -109,7 +109,7 @@ def test_workers_behind_a_pooler_lose_nothing_also_with_notify_on(plant: Plant, 
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_suite_of_the_engine_passes_through_a_pooler() -> None:
-    """BUGLOG J6. But for tests that themselves hold on to a session."""
+    """Faults J6. But for tests that themselves hold on to a session."""
     server = postgresql.start()
     with pooler_before(server.socket_directory) as made:
         done = subprocess.run(
@@ -126,7 +126,7 @@ def test_the_suite_of_the_engine_passes_through_a_pooler() -> None:
 
 
 def test_no_code_of_ours_reads_by_a_cursor_that_lives_longer_than_a_transaction() -> None:
-    """BUGLOG J6: `.iterator()` opens a server-side cursor, which is gone with the commit, or held by one session."""
+    """Faults J6: `.iterator()` opens a server-side cursor, which is gone with the commit, or held by one session."""
     found = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in sorted((ROOT / "durable").rglob("*.py"))

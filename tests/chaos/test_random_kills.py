@@ -20,7 +20,7 @@ BEYOND_THE_BOOT = 0.8
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_workers_killed_at_random_moments_lose_nothing_and_record_nothing_twice(plant: Plant, fleet: Fleet) -> None:
-    """BUGLOG S1, S4, S5: SIGKILL in the boot, in turns, in handlers, between effect and acknowledgement."""
+    """Faults S1, S4, S5: SIGKILL in the boot, in turns, in handlers, between effect and acknowledgement."""
     rng = chance("random kills")
     crew = [fleet.hire(PLANT_LEASE="1") for _ in range(MEMBERS)]
     labels: dict[uuid.UUID, str] = {}

@@ -45,7 +45,7 @@ def desk(fleet: Fleet, tmp_path: Path) -> Desk:
 def test_a_reload_in_mid_handler_gives_the_row_back_uncounted_and_runs_it_with_the_new_code(
     plant: Plant, fleet: Fleet, desk: Desk, tmp_path: Path
 ) -> None:
-    """BUGLOG J14: no hook for clean-up is needed."""
+    """Faults J14: no hook for clean-up is needed."""
     stand = Stand(tmp_path, deliveries=1)
     workflow_id = plant.enqueue(activities.stand, str(tmp_path), "a")
     worker = desk.hire(PLANT_GRACE="0")
@@ -65,7 +65,7 @@ def test_a_reload_in_mid_handler_gives_the_row_back_uncounted_and_runs_it_with_t
 def test_a_development_worker_that_is_killed_loses_nothing(
     plant: Plant, fleet: Fleet, desk: Desk, tmp_path: Path
 ) -> None:
-    """BUGLOG J14: its leases run out, and the next start takes up what it held."""
+    """Faults J14: its leases run out, and the next start takes up what it held."""
     stand = Stand(tmp_path, deliveries=2)
     workflow_id = plant.enqueue(activities.stand, str(tmp_path), "b")
     killed = desk.hire(PLANT_LEASE="1")

@@ -40,7 +40,7 @@ def site(server: postgresql.Server, tmp_path: Path) -> Iterator[Site]:
 
 
 def test_a_worker_that_starts_without_a_server_waits_red_and_takes_up_work_when_it_comes(site: Site) -> None:
-    """BUGLOG C9."""
+    """Faults C9."""
     workflow_id = site.start("plant.three", '["a"]')
     site.server.stop()
     port = free_port()
@@ -57,7 +57,7 @@ def test_a_worker_that_starts_without_a_server_waits_red_and_takes_up_work_when_
 
 
 def test_an_idle_worker_outlives_its_server_and_says_so_once_for_each_loop(site: Site) -> None:
-    """BUGLOG C3, C5."""
+    """Faults C3, C5."""
     port = free_port()
     worker = site.fleet.hire("--health", f"127.0.0.1:{port}")
     until(lambda: health_of(port) == GREEN, within=180, stuck=site.fleet.tails)
@@ -81,7 +81,7 @@ def test_an_idle_worker_outlives_its_server_and_says_so_once_for_each_loop(site:
 def test_a_handler_that_ends_while_the_server_is_away_is_delivered_again_and_all_is_well(
     site: Site, tmp_path: Path
 ) -> None:
-    """BUGLOG C5: its acknowledgement was tried five times, its lease ran out, and nobody had to restart anything."""
+    """Faults C5: its acknowledgement was tried five times, its lease ran out, and nobody had to restart anything."""
     stand = Stand(tmp_path, deliveries=2)
     held = site.start("plant.stand", f'["{tmp_path}", "c"]')
     port = free_port()
@@ -105,7 +105,7 @@ def test_a_handler_that_ends_while_the_server_is_away_is_delivered_again_and_all
 
 
 def test_a_stop_without_a_server_ends_in_time_and_says_what_stays_leased(site: Site, tmp_path: Path) -> None:
-    """BUGLOG C6."""
+    """Faults C6."""
     stand = Stand(tmp_path, deliveries=1)
     held = site.start("plant.stand", f'["{tmp_path}", "d"]')
     worker = site.fleet.hire(PLANT_GRACE="0")

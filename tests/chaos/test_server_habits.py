@@ -33,7 +33,7 @@ DEADLOCKS = 5
 def test_the_result_of_an_activity_longer_than_the_servers_idle_timeout_is_stored_at_once(
     plant: Plant, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """BUGLOG C4: with CONN_MAX_AGE=None and no health checks; nobody looks at the connection before the result."""
+    """Faults C4: with CONN_MAX_AGE=None and no health checks; nobody looks at the connection before the result."""
     stand = Stand(tmp_path, deliveries=1)
     worker = fleet.hire(PLANT_KEEPS_CONNECTIONS="1", PGOPTIONS="-c idle_session_timeout=1s")
     before = plant.enqueue(activities.note, "before")
@@ -56,7 +56,7 @@ def said_to_be_read_only(port: int) -> bool:
 
 
 def test_sessions_with_a_node_that_became_read_only_are_left_when_it_writes_again(plant: Plant, fleet: Fleet) -> None:
-    """BUGLOG C8: after a failover the old sessions stay read-only for ever; nobody restarts anything."""
+    """Faults C8: after a failover the old sessions stay read-only for ever; nobody restarts anything."""
     name = connection.settings_dict["NAME"]
     port = free_port()
     worker = fleet.hire("--health", f"127.0.0.1:{port}", PLANT_LEASE="1")
@@ -114,7 +114,7 @@ def deadlocks() -> int:
 def test_a_deadlock_with_somebody_elses_order_repeats_the_transaction_and_not_the_handler(
     plant: Plant, fleet: Fleet
 ) -> None:
-    """BUGLOG D3, SPEC A1: the loser is ours each time, and no handler runs twice for it."""
+    """Faults D3, specification A1: the loser is ours each time, and no handler runs twice for it."""
     rude, before = Rude(), deadlocks()
     worker = fleet.hire(PGOPTIONS="-c deadlock_timeout=200ms")
     until(worker.has_begun, within=180, stuck=fleet.tails)
@@ -161,7 +161,7 @@ def small_site(tmp_path: Path) -> Iterator[Site]:
 def test_a_handler_that_takes_every_session_takes_neither_its_renewal_nor_its_result(
     small_site: Site, tmp_path: Path
 ) -> None:
-    """BUGLOG C10: what renews and what acknowledges have connections of their own, and had them before."""
+    """Faults C10: what renews and what acknowledges have connections of their own, and had them before."""
     stand = Stand(tmp_path, deliveries=1)
     site, fleet = small_site, small_site.fleet
     worker = fleet.hire(PLANT_LEASE="1")

@@ -51,7 +51,7 @@ def are_gone(ended: list[int]) -> bool:
 def test_sessions_that_end_between_two_activities_cost_a_counted_attempt_at_most(
     plant: Plant, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """BUGLOG C1: and the worker stays."""
+    """Faults C1: and the worker stays."""
     stand = Stand(tmp_path, deliveries=1)
     worker = fleet.hire()
     workflow_id = plant.start(workflows.around, str(tmp_path), "a")
@@ -70,7 +70,7 @@ def test_sessions_that_end_between_two_activities_cost_a_counted_attempt_at_most
 
 
 def test_a_session_that_ends_while_its_thread_rests_costs_the_next_handler_nothing(plant: Plant) -> None:
-    """BUGLOG C1, C4: before a handler the thread looks whether the server has said good-bye, however short the rest."""
+    """Faults C1, C4: before a handler the thread looks whether the server has said good-bye, however short the rest."""
     definitions = [activities.note, activities.note_async, activities.write_once]
     with running(concurrency=1):
         for number in range(4):
@@ -89,7 +89,7 @@ def _ended(ids: list[uuid.UUID]) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_sessions_ended_again_and_again_lose_nothing_and_record_nothing_twice(plant: Plant, fleet: Fleet) -> None:
-    """BUGLOG C1, C7: at random moments, in turns, claims, handlers, acknowledgements and commits; listeners as well."""
+    """Faults C1, C7: at random moments, in turns, claims, handlers, acknowledgements and commits; listeners as well."""
     rng = chance("sessions")
     crew = [fleet.hire(PLANT_LEASE="2"), fleet.hire(PLANT_LEASE="2", PLANT_NOTIFY="1")]
     labels: dict[uuid.UUID, str] = {}
@@ -114,7 +114,7 @@ def test_sessions_ended_again_and_again_lose_nothing_and_record_nothing_twice(pl
 
 
 def test_a_worker_has_no_more_sessions_than_threads(plant: Plant, fleet: Fleet) -> None:
-    """BUGLOG C2: after 200 sync activities; and none when it has stopped."""
+    """Faults C2: after 200 sync activities; and none when it has stopped."""
     ids = [plant.enqueue(activities.note, f"b{number}") for number in range(200)]
     worker = fleet.hire()
     until(lambda: not evidence.open_ones(ids), within=180, stuck=lambda: evidence.what_is_stuck(ids))
@@ -127,7 +127,7 @@ def test_a_worker_has_no_more_sessions_than_threads(plant: Plant, fleet: Fleet) 
 def test_a_worker_that_ran_in_a_thread_leaves_no_session_that_would_hold_up_dropping_the_database(
     plant: Plant,
 ) -> None:
-    """BUGLOG C2."""
+    """Faults C2."""
     ids = [plant.enqueue(activities.note, f"c{number}") for number in range(50)]
     ids += [plant.enqueue(activities.note_async, f"d{number}") for number in range(5)]
     with running():

@@ -28,7 +28,7 @@ supervisor.FIRST_WAIT = supervisor.LONGEST_WAIT = 0.05
 def test_children_killed_at_random_moments_are_replaced_and_the_probe_knows_how_many_live(
     plant: Plant, fleet: Fleet
 ) -> None:
-    """BUGLOG S8."""
+    """Faults S8."""
     rng = chance("supervised kills")
     port = free_port()
     parent = fleet.hire("--processes", "3", "--health", f"127.0.0.1:{port}", before=WITHOUT_BACK_OFF, PLANT_LEASE="1")
@@ -89,7 +89,7 @@ Worker.run = hang_once
 def test_a_child_that_hangs_in_its_boot_makes_the_probe_red_until_it_is_replaced(
     plant: Plant, fleet: Fleet, tmp_path: Path
 ) -> None:
-    """BUGLOG S7."""
+    """Faults S7."""
     port = free_port()
     before = HANGS_ONCE.format(marker=str(tmp_path / "hung"))
     parent = fleet.hire("--processes", "2", "--health", f"127.0.0.1:{port}", before=before)

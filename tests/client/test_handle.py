@@ -88,7 +88,7 @@ def test_a_result_that_does_not_fit_the_annotation_any_more_is_refused_by_name()
 
 
 def test_a_failed_workflow_raises_type_message_and_traceback_of_the_original(driver):
-    """BUGLOG P4."""
+    """Faults P4."""
     handle = fails.start()
     driver.run()
     with pytest.raises(WorkflowFailed, match="LookupError: no such order") as caught:
@@ -151,7 +151,7 @@ def test_a_timeout_that_can_not_be_meant_is_refused(timeout):
 
 @pytest.mark.django_db(transaction=True)
 def test_waiting_inside_an_open_transaction_is_refused_at_once():
-    """BUGLOG J13."""
+    """Faults J13."""
     with transaction.atomic():
         handle = waits.start()
         with pytest.raises(InsideTransaction, match="Leave the `atomic` block"):
@@ -232,14 +232,14 @@ def test_a_signal_to_a_closed_or_unknown_workflow_is_refused_by_name(driver):
     ],
 )
 def test_a_signal_that_can_not_be_carried_is_refused_at_the_call(name, payload, error, words):
-    """BUGLOG P3."""
+    """Faults P3."""
     with pytest.raises(error) as caught:
         waits.start().signal(name, payload)
     assert words in str(caught.value)
 
 
 def test_cancel_tells_the_truth_and_is_quiet_when_repeated(driver):
-    """BUGLOG N2, N5."""
+    """Faults N2, N5."""
     handle = waits.start()
     assert handle.cancel(reason="changed my mind") == CancelOutcome(CancelAnswer.ASKED, WorkflowStatus.RUNNING)
     assert handle.cancel().answer is CancelAnswer.ASKED
@@ -308,7 +308,7 @@ def test_a_key_that_nobody_had_is_refused_by_name():
     ids=range(4),
 )
 def test_in_async_code_the_sync_call_names_its_twin(call, twin):
-    """BUGLOG J9."""
+    """Faults J9."""
 
     async def caller() -> None:
         call(Handle[Any](NOBODY))

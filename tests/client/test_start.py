@@ -120,7 +120,7 @@ def test_many_are_started_in_the_order_of_the_calls():
 
 
 def test_a_taken_key_is_refused_with_the_holders_id_and_the_way_out():
-    """BUGLOG S11."""
+    """Faults S11."""
     holder = checkout.start(1, key="order-1")
     with pytest.raises(KeyTaken, match='on_conflict="existing"') as caught:
         checkout.start(2, key="order-1")
@@ -204,7 +204,7 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
 
 @pytest.mark.parametrize(("call", "error", "words"), REFUSED, ids=range(len(REFUSED)))
 def test_bad_input_is_refused_at_the_call_and_nothing_is_written(call, error, words, django_assert_num_queries):
-    """BUGLOG P2, P3, P6, P7, P10."""
+    """Faults P2, P3, P6, P7, P10."""
     with django_assert_num_queries(0), pytest.raises(error) as caught:
         call()
     assert words in str(caught.value)
@@ -220,7 +220,7 @@ def test_a_longer_key_is_taken_where_the_setting_allows_it(settings):
 
 
 def test_a_start_goes_with_the_transaction_that_it_is_in():
-    """BUGLOG J3, J4, J13."""
+    """Faults J3, J4, J13."""
     ids: list[uuid.UUID] = []
     with transaction.atomic():
         kept = checkout.start(1)
@@ -244,7 +244,7 @@ def test_a_start_goes_with_the_transaction_that_it_is_in():
     ids=range(5),
 )
 def test_in_async_code_the_sync_call_names_its_twin(call, twin):
-    """BUGLOG J9."""
+    """Faults J9."""
 
     async def caller() -> None:
         call()

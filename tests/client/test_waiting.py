@@ -97,7 +97,7 @@ def together(calls: list[Callable[[], Awaitable[Any]]]) -> list[Any]:
 
 @pytest.mark.parametrize("way", ["bare", "as requests"])
 def test_a_hundred_waiters_hold_one_thread_and_one_session(looks: Looks, way: str) -> None:
-    """BUGLOG K8."""
+    """Faults K8."""
     before = set(threading.enumerate())
     workflows = [factories.WorkflowFactory() for _ in range(100)]
 

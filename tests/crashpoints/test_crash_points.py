@@ -1,7 +1,7 @@
 """Crash points, all of them: one story that uses every transition, with a fault at each statement and each commit.
 
 Behind each of them: the same results, the same histories up to time, each outcome once, the ledger of transactional
-effects exact, and no row that says half of something. BUGLOG D3; SPEC A2 to A6, B6, B7; docs/lifecycle.md.
+effects exact, and no row that says half of something. Faults D3; specification A2 to A6, B6, B7; docs/lifecycle.md.
 """
 
 from __future__ import annotations

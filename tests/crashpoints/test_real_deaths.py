@@ -1,6 +1,6 @@
 """Crash points with real deaths: a process of its own tells the story and is killed at a statement. This one goes on.
 
-BUGLOG D3; SPEC B7; docs/lifecycle.md.
+Faults D3; specification B7; docs/lifecycle.md.
 """
 
 from __future__ import annotations

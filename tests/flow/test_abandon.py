@@ -40,7 +40,9 @@ def spend(driver: Driver, budget: int) -> list[GiveBack]:
 def test_an_abandoned_delivery_goes_back_after_the_given_delay_and_stays_counted(
     driver: Driver, frozen_clock: Any
 ) -> None:
-    """SPEC A2: a delay of 100 ms; the claim has counted the delivery, and the failure counts against the budget."""
+    """Specification A2: a delay of 100 ms; the claim has counted the delivery, and the failure counts against the
+    budget.
+    """
     workflow_id = driver.enqueue(cases.step, 1)
     out = driver.claim_one()
     answer = abandon.abandon(out, cause=Cause.ACK_ABANDONED, failure=ACK_FAILED, delay=timedelta(milliseconds=100))
@@ -79,7 +81,7 @@ def test_the_heartbeat_of_an_abandoned_delivery_stays_with_its_row(driver: Drive
 
 @pytest.mark.parametrize("budget", [1, 3])
 def test_a_budget_of_n_is_n_deliveries(driver: Driver, budget: int) -> None:
-    """BUGLOG O2, and every one of them is kept."""
+    """Faults O2, and every one of them is kept."""
     workflow_id = driver.enqueue(cases.step, 1, deliveries=budget)
     answers = spend(driver, budget)
     assert answers == [GiveBack.PENDING] * (budget - 1) + [GiveBack.DEAD_LETTERED]
@@ -91,7 +93,7 @@ def test_a_budget_of_n_is_n_deliveries(driver: Driver, budget: int) -> None:
 
 @pytest.mark.parametrize("kind", ["single", "of a workflow"])
 def test_a_held_dead_letter_keeps_the_workflow_waiting(driver: Driver, frozen_clock: Any, kind: str) -> None:
-    """SPEC B6: nobody is told, and the marker says so."""
+    """Specification B6: nobody is told, and the marker says so."""
     workflow_id = _last_delivery(driver, kind, {})
     assert spend(driver, 1) == [GiveBack.DEAD_LETTERED]
     staged = row(workflow_id)
@@ -101,7 +103,7 @@ def test_a_held_dead_letter_keeps_the_workflow_waiting(driver: Driver, frozen_cl
 
 
 def test_a_delivered_dead_letter_tells_the_workflow_in_the_same_commit(driver: Driver) -> None:
-    """SPEC B6: and its code gets the failure at its next turn."""
+    """Specification B6: and its code gets the failure at its next turn."""
     workflow_id = _last_delivery(driver, "of a workflow", {"on_dead_letter": "deliver"})
     spend(driver, 1)
     staged = row(workflow_id)
@@ -117,7 +119,7 @@ def test_a_delivered_dead_letter_tells_the_workflow_in_the_same_commit(driver: D
 
 
 def test_a_delivered_dead_letter_of_a_single_activity_ends_its_workflow(driver: Driver) -> None:
-    """Nobody else could act on it. What a closed lease leaves is settled with it (SPEC B7)."""
+    """Nobody else could act on it. What a closed lease leaves is settled with it (specification B7)."""
     workflow_id = _last_delivery(driver, "single", {"on_dead_letter": "deliver"})
     spend(driver, 1)
     assert workflow(workflow_id).status == "failed"
@@ -141,7 +143,7 @@ def _last_delivery(driver: Driver, kind: str, options: dict[str, Any]) -> uuid.U
 @pytest.mark.parametrize("left", [1, 5])
 @pytest.mark.parametrize("kind", ["single", "of a workflow"])
 def test_a_row_that_was_asked_to_stop_is_closed_instead(driver: Driver, kind: str, left: int) -> None:
-    """BUGLOG N1: no further attempt starts, whatever is left of the budget."""
+    """Faults N1: no further attempt starts, whatever is left of the budget."""
     if kind == "single":
         workflow_id = driver.enqueue(cases.step, 1, deliveries=left)
     else:

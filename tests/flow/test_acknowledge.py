@@ -160,7 +160,7 @@ def test_a_single_activity_with_attempts_left_stays_live(single: Claim) -> None:
 
 @every_ending
 def test_a_token_that_is_gone_changes_nothing(out: Claim, ending: Callable[[Claim], Ending]) -> None:
-    """Acknowledged twice: the second finds no item (SPEC A4)."""
+    """Acknowledged twice: the second finds no item (specification A4)."""
     acknowledge.acknowledge([completed(out)])
     before = everything()
     assert acknowledge.acknowledge([ending(out)]) == GONE
@@ -179,7 +179,7 @@ def test_a_foreign_token_changes_nothing(out: Claim, ending: Callable[[Claim], E
 def test_a_late_ack_after_the_row_was_delivered_again_changes_nothing(
     driver: Driver, out: Claim, ending: Callable[[Claim], Ending]
 ) -> None:
-    """BUGLOG X3, S5: the token was issued anew; a write of delivery n is refused once n + 1 exists."""
+    """Faults X3, S5: the token was issued anew; a write of delivery n is refused once n + 1 exists."""
     expire(out)
     reconcile.reconcile()
     make_due(out.row_id)
@@ -210,7 +210,7 @@ def test_two_endings_of_one_delivery_in_one_batch_are_one(single: Claim) -> None
 
 
 def test_a_token_whose_lease_has_run_out_is_good_while_nobody_took_over(out: Claim) -> None:
-    """SPEC A3: the token decides, not the time."""
+    """Specification A3: the token decides, not the time."""
     expire(out)
     assert acknowledge.acknowledge([completed(out)]) == GOOD
     assert row(out.workflow_id).status == "done"
@@ -252,7 +252,7 @@ def test_an_empty_batch_does_nothing() -> None:
 @pytest.mark.parametrize("number", [1, 100])
 @pytest.mark.parametrize("kind", ["single", "of a workflow"])
 def test_an_acknowledgement_is_a_constant_number_of_statements(driver: Driver, kind: str, number: int) -> None:
-    """Whatever the size of the batch (DESIGN 10)."""
+    """Whatever the size of the batch."""
     if kind == "single":
         for n in range(number):
             driver.enqueue(cases.step, n)
@@ -272,7 +272,7 @@ def test_an_acknowledgement_is_a_constant_number_of_statements(driver: Driver, k
 
 @pytest.mark.parametrize("kind", ["single", "of a workflow"])
 def test_after_a_cancel_request_an_error_with_attempts_left_closes_the_row(driver: Driver, kind: str) -> None:
-    """BUGLOG N1: no further attempt starts."""
+    """Faults N1: no further attempt starts."""
     if kind == "single":
         driver.enqueue(cases.step, 1)
         out = driver.claim_one()
@@ -292,7 +292,7 @@ def test_after_a_cancel_request_an_error_with_attempts_left_closes_the_row(drive
 def test_after_a_cancel_request_a_finish_that_came_first_stands(
     single: Claim, ending: Callable[[Claim], Ending]
 ) -> None:
-    """BUGLOG N1: both outcomes are clean."""
+    """Faults N1: both outcomes are clean."""
     cancel.cancel(single.workflow_id)
     assert acknowledge.acknowledge([ending(single)]) == GOOD
     assert workflow(single.workflow_id).status == ("completed" if ending is completed else "failed")
@@ -300,7 +300,7 @@ def test_after_a_cancel_request_a_finish_that_came_first_stands(
 
 @pytest.mark.parametrize("policy", ["fail", "hold"])
 def test_spent_retries_fail_the_activity_or_wait_for_staff(driver: Driver, policy: str) -> None:
-    """SPEC B6, `on_exhausted`: held, the row is a dead letter that nobody was told of."""
+    """Specification B6, `on_exhausted`: held, the row is a dead letter that nobody was told of."""
     workflow_id = driver.enqueue(cases.step, 1, budget=1, options={"on_exhausted": policy})
     assert acknowledge.acknowledge([failed(driver.claim_one())]) == GOOD
     staged = row(workflow_id)
@@ -312,7 +312,7 @@ def test_spent_retries_fail_the_activity_or_wait_for_staff(driver: Driver, polic
 
 @own_connections
 def test_an_acknowledgement_is_never_tried_twice_here(out: Claim) -> None:
-    """The schedule is the worker's (SPEC A2): what the database raised goes to it, and nothing was changed."""
+    """The schedule is the worker's (specification A2): what the database raised goes to it, and nothing was changed."""
     before, tried = everything(), []
 
     def locked(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
@@ -328,7 +328,7 @@ def test_an_acknowledgement_is_never_tried_twice_here(out: Claim) -> None:
 
 
 def test_an_error_that_is_not_retried_goes_to_the_workflow_also_under_on_exhausted_hold(driver: Driver) -> None:
-    """SPEC B6: it is spent retries that are held; a verdict of the handler is none."""
+    """Specification B6: it is spent retries that are held; a verdict of the handler is none."""
     workflow_id = driver.enqueue(cases.step, 1, budget=5, options={"on_exhausted": "hold"})
     assert acknowledge.acknowledge([replace(failed(driver.claim_one()), spent=False)]) == GOOD
     assert (row(workflow_id).status, workflow(workflow_id).status) == ("done", "failed")

@@ -33,7 +33,7 @@ def completed(c: Claim, payload: str = "1") -> Completed:
 def test_an_acknowledgement_that_committed_without_saying_so_is_not_doubled(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """SPEC A4, A5.6: the next try finds no such token, the abandonment that follows changes nothing, and one completion
+    """Specification A4, A5.6: the next try finds no such token, abandoning then changes nothing, and one completion
     is in the history.
     """
     workflow_id = driver.enqueue(cases.step, 1) if kind == "single" else driver.start(cases.sequence, 1)
@@ -87,7 +87,7 @@ def test_two_acknowledgements_of_one_delivery_at_once_make_one_completion(
 def test_batches_that_overlap_in_other_orders_do_not_deadlock(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
-    """BUGLOG D4: rows are locked in key order, whatever the order of the call."""
+    """Faults D4: rows are locked in key order, whatever the order of the call."""
     meet = barrier(2)
     for n in range(60):
         driver.enqueue(cases.step, n)
@@ -110,7 +110,7 @@ def test_batches_that_overlap_in_other_orders_do_not_deadlock(
 def test_an_acknowledgement_waits_for_locks_only_so_long(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, kind: str, held: str
 ) -> None:
-    """BUGLOG J7: the wait is bounded from the first statement on, which waits for locks itself; and only inside."""
+    """Faults J7: the wait is bounded from the first statement on, which waits for locks itself; and only inside."""
     if not only_postgresql():
         pytest.skip("SQLite has no row locks.")
     workflow_id = driver.enqueue(cases.step, 1) if kind == "single" else driver.start(cases.sequence, 1)

@@ -85,7 +85,7 @@ def blocked(driver: Driver, code: dict[str, Any]) -> uuid.UUID:
 
 
 def test_non_determinism_is_recorded_once_with_what_was_expected_and_found(blocked: uuid.UUID) -> None:
-    """BUGLOG R1: not failed, but blocked; the mark stands beside the status, and the event says what to look at."""
+    """Faults R1: not failed, but blocked; the mark stands beside the status, and the event says what to look at."""
     found = stored(blocked)
     assert (found.status, found.wake_at, found.blocked_version) == ("running", None, registry.version())
     assert "blocking.a" in found.blocked_reason
@@ -206,7 +206,7 @@ def unknown(driver: Driver) -> uuid.UUID:
 def test_an_unknown_type_waits_for_a_deploy_then_is_shown(
     driver: Driver, frozen_clock: Any, settings: Any, unknown: uuid.UUID
 ) -> None:
-    """BUGLOG O6, for workflows: for the set time it is only looked at now and then; after it, it is blocked by name."""
+    """Faults O6, for workflows: for the set time it is only looked at now and then; after it, it is blocked by name."""
     settings.DURABLE = {"UNKNOWN_HANDLER_FOR": timedelta(minutes=5)}
     driver.turn()
     assert driver.turn().workflows == 0
@@ -374,7 +374,9 @@ def test_a_history_at_its_limit_blocks_the_workflow(driver: Driver, settings: An
 def test_what_can_not_be_read_blocks_its_own_workflow_and_stops_no_other(
     driver: Driver, damage: str, words: str
 ) -> None:
-    """SPEC B7, BUGLOG O5: edited by hand, lost in a restore, or written by a newer engine during a roll-out."""
+    """Specification B7, faults O5: edited by hand, lost in a restore, or written by a newer engine during a
+    roll-out.
+    """
     damaged, sound = driver.start(flow), driver.start(flow)
     signal.signal(damaged, "go", payload="1")
     with connection.cursor() as cursor:

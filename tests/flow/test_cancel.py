@@ -39,7 +39,7 @@ def test_a_workflow_is_asked_and_its_code_ends_it(driver: Driver) -> None:
 
 
 def test_asking_twice_is_asking_once(driver: Driver) -> None:
-    """BUGLOG N5: idempotent, quiet, truthful; also when the first has been read, and the code is cleaning up."""
+    """Faults N5: idempotent, quiet, truthful; also when the first has been read, and the code is cleaning up."""
     workflow_id = driver.start(cases.cleaner)
     driver.turn()
     assert [cancel.cancel(workflow_id, reason="first"), cancel.cancel(workflow_id, reason="second")] == [ASKED, ASKED]
@@ -52,7 +52,7 @@ def test_asking_twice_is_asking_once(driver: Driver) -> None:
 
 
 def test_a_workflow_that_is_over_says_how(driver: Driver) -> None:
-    """BUGLOG N2, N5: a cancel that arrives after the end is not lost without notice, and raises nothing."""
+    """Faults N2, N5: a cancel that arrives after the end is not lost without notice, and raises nothing."""
     ended = driver.start(cases.nothing)
     single = driver.enqueue(cases.step, 1)
     driver.run(lambda c: failed(c))
@@ -63,7 +63,7 @@ def test_a_workflow_that_is_over_says_how(driver: Driver) -> None:
 
 
 def test_an_unknown_workflow_is_not_found() -> None:
-    """BUGLOG N2: one of the four answers."""
+    """Faults N2: one of the four answers."""
     assert cancel.cancel(uuid.uuid4()) == CancelOutcome(CancelAnswer.NOT_FOUND)
 
 
@@ -87,7 +87,7 @@ def test_a_held_dead_letter_of_a_single_activity_is_cancelled_at_once(driver: Dr
 
 
 def test_a_single_activity_that_runs_is_asked_through_its_worker(driver: Driver, frozen_clock: Any) -> None:
-    """BUGLOG N4: the row shows "asked"; the worker learns it at its next renewal; the first ask counts."""
+    """Faults N4: the row shows "asked"; the worker learns it at its next renewal; the first ask counts."""
     workflow_id = driver.enqueue(cases.step, 1)
     out = driver.claim_one()
     assert cancel.cancel(workflow_id) == ASKED
@@ -100,7 +100,7 @@ def test_a_single_activity_that_runs_is_asked_through_its_worker(driver: Driver,
 
 
 def test_a_single_activity_that_waits_for_its_next_attempt_is_cancelled_at_once(driver: Driver) -> None:
-    """BUGLOG N1: no further attempt starts."""
+    """Faults N1: no further attempt starts."""
     workflow_id = driver.enqueue(cases.step, 1)
     OutboxRow.objects.update(attempts=2)
     assert cancel.cancel(workflow_id) == DONE
@@ -144,7 +144,7 @@ def test_a_request_goes_with_its_callers_transaction(driver: Driver, kind: str) 
 def test_of_a_cancel_and_a_finish_at_once_the_first_wins_and_both_are_clean(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
-    """BUGLOG N1, on single activities: completed, always, for the handler had ended; and the answer is true."""
+    """Faults N1, on single activities: completed, always, for the handler had ended; and the answer is true."""
     times, meet = rounds(15, asked=200), barrier(2)
     ids = [driver.enqueue(cases.step, n) for n in range(times)]
     claims = {c.workflow_id: c for c in driver.claim(limit=times)}

@@ -118,7 +118,7 @@ def test_only_pending_rows_are_claimed(driver: Driver, status: str) -> None:
 
 
 def test_suspects_are_claimed_alone_and_by_their_own_verb(driver: Driver) -> None:
-    """SPEC B7: the killer spends its own budget."""
+    """Specification B7: the killer spends its own budget."""
     for _ in range(3):
         driver.enqueue(cases.step, 1)
     OutboxRow.objects.filter(id__in=list(OutboxRow.objects.values_list("id", flat=True)[:2])).update(suspect=True)
@@ -137,7 +137,7 @@ def test_a_suspect_of_another_queue_is_left_there(driver: Driver) -> None:
 
 
 def test_each_delivery_of_a_row_has_a_token_of_its_own(driver: Driver) -> None:
-    """BUGLOG X6: a token is compared, not a time."""
+    """Faults X6: a token is compared, not a time."""
     workflow_id = driver.enqueue(cases.step, 1)
     tokens = set()
     for _ in range(5):
@@ -159,7 +159,7 @@ def test_several_queues_are_one_order(driver: Driver) -> None:
 
 
 def test_a_row_that_can_not_be_read_is_not_run_and_keeps_no_other_from_it(driver: Driver) -> None:
-    """BUGLOG O5: its lease runs out, and reconciling shows it."""
+    """Faults O5: its lease runs out, and reconciling shows it."""
     broken, good = driver.enqueue(cases.step, 1, priority=9), driver.enqueue(cases.step, 2)
     row_id = row(broken).id
     run(f"UPDATE durable_outboxrow SET options = 'not json' WHERE id = {row_id}")
@@ -172,7 +172,7 @@ def test_a_row_that_can_not_be_read_is_not_run_and_keeps_no_other_from_it(driver
 
 @pytest.mark.parametrize("number", [0, 1, 100])
 def test_a_claim_is_a_constant_number_of_statements(driver: Driver, number: int) -> None:
-    """BUGLOG G4: a look that locks and one write, whatever the batch size. On SQLite the items are a second write, and
+    """Faults G4: a look that locks and one write, whatever the batch size. On SQLite the items are a second write, and
     a look without the lock comes first.
     """
     enqueue_many(number)
@@ -183,7 +183,7 @@ def test_a_claim_is_a_constant_number_of_statements(driver: Driver, number: int)
 
 
 def test_the_limit_of_a_claim_is_a_literal(driver: Driver) -> None:
-    """As a parameter it would be planned anew each time, or generically (DESIGN 10)."""
+    """As a parameter it would be planned anew each time, or generically."""
     driver.enqueue(cases.step, 1)
     seen: list[str] = []
 
@@ -231,7 +231,7 @@ def test_a_claim_that_committed_without_saying_so_finds_its_deliveries(
 
 @own_connections
 def test_four_threads_claim_each_of_500_rows_exactly_once(second_connection: Callable[..., Future[Any]]) -> None:
-    """BUGLOG Q1, in one process."""
+    """Faults Q1, in one process."""
     enqueue_many(500)
     claimers = [second_connection(_claim_all, f"thread-{at}") for at in range(4)]
     _assert_each_once([row_id for claimer in claimers for row_id in claimer.result(60)])
@@ -263,7 +263,7 @@ print(json.dumps(_claim_all(sys.argv[1])))
 
 @own_connections
 def test_four_processes_claim_each_of_500_rows_exactly_once(subprocess_environment: dict[str, str]) -> None:
-    """BUGLOG Q1: on SQLite they share nothing but the file."""
+    """Faults Q1: on SQLite they share nothing but the file."""
     enqueue_many(500)
     processes = [
         subprocess.Popen(
@@ -296,7 +296,7 @@ def test_four_processes_claim_each_of_500_rows_exactly_once(subprocess_environme
 def test_of_eight_claimers_on_one_row_one_wins_each_round(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
-    """BUGLOG X6, which asks for 1,000 rounds."""
+    """Faults X6, which asks for 1,000 rounds."""
     times = rounds(40, asked=1000)
     driver.enqueue(cases.step, 1)
     begin, over = barrier(8), barrier(8)

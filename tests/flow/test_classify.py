@@ -1,4 +1,4 @@
-"""Which errors are worth another try, and on which connection: every row of the table of SPEC A3."""
+"""Which errors are worth another try, and on which connection: every row of the table of specification A3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Every class of error that the drivers and the pool have, found by reflection, is judged as SPEC A3's table says."""
+"""Every class of error that the drivers and the pool have, found by reflection, is judged as specification A3's table
+says.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def wrapped(driver: Any, cause: Exception) -> Exception:
 
 
 def meant(driver: Any, kind: type[Exception], state: str | None) -> Fault:
-    """SPEC A3, written down a second time."""
+    """Specification A3, written down a second time."""
     if issubclass(kind, driver.InterfaceError):
         return Fault.NEW_CONNECTION
     if state is None:
@@ -78,7 +80,7 @@ def meant(driver: Any, kind: type[Exception], state: str | None) -> Fault:
 
 @pytest.mark.parametrize("driver", [psycopg, psycopg2], ids=lambda driver: driver.__name__)
 def test_every_error_of_the_drivers_and_of_the_pool_is_judged_bare_and_wrapped(driver: Any) -> None:
-    """BUGLOG K2, K3."""
+    """Faults K2, K3."""
     kinds = all_of(driver)
     assert len(kinds) > 250
     wrong = []

@@ -1,4 +1,4 @@
-"""Digests of arguments give nothing away: each run has a key of its own, which nobody is shown. Issue 8, B6."""
+"""Digests of arguments give nothing away: each run has a key of its own, which nobody is shown."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_a_bulk_enqueue_is_one_statement_or_one_per_table(number: int) -> None:
 
 @own_connections
 def test_a_rollback_takes_it_with_it(driver: Driver) -> None:
-    """BUGLOG J3: nothing is claimable that its caller undid."""
+    """Faults J3: nothing is claimable that its caller undid."""
     with undone():
         enqueue_one("order-1")
     assert driver.claim() == []

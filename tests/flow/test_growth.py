@@ -99,7 +99,7 @@ def test_however_many_are_started_no_history_is_replayed(found: Counter[str]) ->
 def test_when_all_have_begun_as_many_turns_find_theirs_in_memory_as_there_is_room_for(
     found: Counter[str], cached: int, share: float
 ) -> None:
-    """BUGLOG K13: results come in the order of the claims, round and round, and one by one."""
+    """Faults K13: results come in the order of the claims, round and round, and one by one."""
     driver = Driver(cached=cached)
     for _ in range(40):
         driver.start(cases.sequence, 6)

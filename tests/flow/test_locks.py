@@ -78,7 +78,7 @@ def _signal_and_terminate(arena: Arena) -> None:
 def test_five_connections_on_one_workflow_never_see_a_deadlock(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
-    """BUGLOG D1, D3: cancel, complete, fail, take up, signal and terminate, all at once. What ended, ended once."""
+    """Faults D1, D3: cancel, complete, fail, take up, signal and terminate, all at once. What ended, ended once."""
     acts = [_complete, _fail, _reconcile, _cancel_and_turn, _signal_and_terminate]
     arena = Arena(barrier(len(acts) + 1), barrier(len(acts) + 1))
     parties = [second_connection(arena.party, act) for act in acts]
@@ -107,7 +107,7 @@ def test_five_connections_on_one_workflow_never_see_a_deadlock(
 def test_dead_letters_racing_terminations_are_never_delivered_behind_the_end(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier], kind: str
 ) -> None:
-    """SPEC B9.14: no deadlock, and no row is `failed` and delivered under a workflow that had ended before."""
+    """Specification B9.14: no deadlock, and no row is `failed` and delivered under a workflow that had ended before."""
     times, begin, over = rounds(60, asked=500), barrier(2), barrier(2)
     claims: list[Claim] = []
 

@@ -42,7 +42,7 @@ def _scans(statement: str) -> list[str]:
 
 @on_sqlite
 def test_no_statement_of_the_way_through_reads_a_table_whole(driver: Driver) -> None:
-    """DESIGN 10: claims, turns, acknowledgements and renewals with any number of closed workflows in the tables."""
+    """Claims, turns, acknowledgements and renewals with any number of closed workflows in the tables."""
     with CaptureQueriesContext(connection) as captured:
         driver.enqueue(cases.step, 1)
         driver.start(cases.fan_out, 3)
@@ -59,7 +59,7 @@ def test_no_statement_of_the_way_through_reads_a_table_whole(driver: Driver) -> 
 
 @on_sqlite
 def test_a_claim_reads_its_rows_from_the_index_in_claim_order(driver: Driver) -> None:
-    """BUGLOG G2. The look before the lock, and the one under it; of one queue, by an index that begins with it."""
+    """Faults G2. The look before the lock, and the one under it; of one queue, by an index that begins with it."""
     for queues, index in ((None, "INDEX durable_outbox_claim"), (("default",), "durable_outbox_claim_queue (queue=?)")):
         driver.enqueue(cases.step, 1)
         with CaptureQueriesContext(connection) as captured:
@@ -91,7 +91,7 @@ _WALKS = re.compile(r"(SCAN|SEARCH) (r|w|e|durable_outboxrow|durable_workflow|du
 
 @on_sqlite
 def test_a_workers_start_and_its_rounds_look_at_no_closed_row(driver: Driver) -> None:
-    """BUGLOG G3: settling, reconciling, offers after a deploy and signs of life go by key, or by an index that holds
+    """Faults G3: settling, reconciling, offers after a deploy and signs of life go by key, or by an index that holds
     open rows only. A range of the primary key would be everything that was ever done.
     """
     driver.start(cases.fan_out, 3)
@@ -208,7 +208,7 @@ _CLAIMS: list[tuple[tuple[str, ...] | None, list[str]]] = [
 
 @on_postgresql
 def test_a_claim_walks_its_index_however_many_rows_are_due_and_whosever_they_are(backlog) -> None:
-    """BUGLOG G2: no sequential scan, and no sort of all that is due."""
+    """Faults G2: no sequential scan, and no sort of all that is due."""
     for queues, indexes in _CLAIMS:
         plans = _plans(partial(claim.claim, worker="w", limit=100, queues=queues, lease_for=LEASE))
         assert len(plans) == (1 if queues == ("empty",) else 2)
@@ -224,7 +224,7 @@ def test_a_claim_walks_its_index_however_many_rows_are_due_and_whosever_they_are
 
 @on_postgresql
 def test_turns_acknowledgements_and_lists_of_dead_letters_find_theirs_by_an_index(backlog, driver: Driver) -> None:
-    """DESIGN 10, BUGLOG G2."""
+    """Faults G2."""
     claims = driver.claim(limit=100)
     plans = _plans(lambda: driver.turn(limit=100))
     plans += _plans(lambda: renew.renew([Held(claim.row_id, claim.token) for claim in claims], lease_for=LEASE))
@@ -286,7 +286,7 @@ def test_what_ended_workflows_have_not_read_is_not_looked_at(backlog, driver: Dr
 
 @on_postgresql
 def test_a_workers_start_and_its_rounds_read_no_table_of_closed_rows_whole(past) -> None:
-    """BUGLOG G3."""
+    """Faults G3."""
     plans = _plans(_begin_and_keep_house)
     assert len(plans) >= 6
     assert not {sql[:100]: nodes for sql, plan in plans if (nodes := _whole(plan))}

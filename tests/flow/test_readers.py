@@ -35,7 +35,7 @@ def read_without_waiting() -> int:
 def test_a_request_that_only_reads_never_waits_for_a_worker(
     driver: Driver, second_connection: Callable[..., Future[Any]], gate: Gate, verb: str
 ) -> None:
-    """BUGLOG Q2: it reads while the worker stands behind the first write of its transaction."""
+    """Faults Q2: it reads while the worker stands behind the first write of its transaction."""
     driver.start(cases.sequence, 1)
     if verb == "claim":
         driver.turn()
@@ -58,7 +58,7 @@ def test_a_request_that_only_reads_never_waits_for_a_worker(
 
 
 def test_an_idle_workers_claim_is_two_short_statements_at_most(driver: Driver) -> None:
-    """BUGLOG Q2: it holds SQLite's write lock for a look that finds nothing, and writes nothing."""
+    """Faults Q2: it holds SQLite's write lock for a look that finds nothing, and writes nothing."""
     seen: list[str] = []
 
     def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:

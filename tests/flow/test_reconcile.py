@@ -36,7 +36,7 @@ def out(driver: Driver) -> Claim:
 
 
 def test_deliveries_are_counted_on_the_row_by_the_statement_that_claims(driver: Driver, frozen_clock: Any) -> None:
-    """BUGLOG O4: the count hangs on no id that changes with each delivery, and a worker that dies at once has been
+    """Faults O4: the count hangs on no id that changes with each delivery, and a worker that dies at once has been
     counted.
     """
     workflow_id = driver.enqueue(cases.step, 1)
@@ -59,7 +59,7 @@ def test_deliveries_are_counted_on_the_row_by_the_statement_that_claims(driver: 
 
 
 def test_a_lease_that_ran_out_is_taken_up_and_the_row_runs_again(driver: Driver, frozen_clock: Any, out: Claim) -> None:
-    """BUGLOG S1, S4: with no operator, after the back-off; the lost delivery is kept with its cause, and counted."""
+    """Faults S1, S4: with no operator, after the back-off; the lost delivery is kept with its cause, and counted."""
     frozen_clock.move(LEASE + timedelta(microseconds=1))
     assert reconcile.reconcile() == ReconcileReport(rearmed=1)
     staged = row(out.workflow_id)
@@ -79,7 +79,7 @@ def test_a_lease_that_ran_out_is_taken_up_and_the_row_runs_again(driver: Driver,
 def test_a_lease_that_has_not_run_out_is_left_alone_however_long_it_runs(
     driver: Driver, frozen_clock: Any, out: Claim
 ) -> None:
-    """BUGLOG X2: the lease is looked at, never the run time."""
+    """Faults X2: the lease is looked at, never the run time."""
     for _ in range(60):
         frozen_clock.move(LEASE - timedelta(seconds=1))
         renew.renew([Held(out.row_id, out.token)], lease_for=LEASE)
@@ -125,7 +125,7 @@ def test_the_last_heartbeat_is_copied_to_the_row(out: Claim) -> None:
 
 @pytest.mark.parametrize(("policy", "delivered"), [("hold", False), ("deliver", True)])
 def test_the_last_delivery_of_the_budget_makes_a_dead_letter(out: Claim, policy: str, delivered: bool) -> None:
-    """BUGLOG S4: only then; with the cause, and the marker that says whether the workflow was told."""
+    """Faults S4: only then; with the cause, and the marker that says whether the workflow was told."""
     OutboxRow.objects.update(delivery_budget=1, options={"on_dead_letter": policy})
     expire(out)
     assert reconcile.reconcile() == ReconcileReport(dead_lettered=1)
@@ -136,7 +136,7 @@ def test_the_last_delivery_of_the_budget_makes_a_dead_letter(out: Claim, policy:
 
 
 def test_a_row_of_a_workflow_that_has_ended_is_settled_and_not_armed_again(out: Claim) -> None:
-    """SPEC B7: terminal means settle."""
+    """Specification B7: terminal means settle."""
     Workflow.objects.update(status="cancelled", closed_at=out.created_at)
     expire(out)
     assert reconcile.reconcile() == ReconcileReport(settled=1)
@@ -161,7 +161,7 @@ def test_a_claimed_row_without_an_item_is_taken_up(out: Claim) -> None:
 
 @pytest.mark.parametrize("kind", ["single", "of a workflow"])
 def test_a_row_that_was_asked_to_stop_is_closed_instead(driver: Driver, kind: str) -> None:
-    """BUGLOG N1: no further attempt starts."""
+    """Faults N1: no further attempt starts."""
     workflow_id = driver.enqueue(cases.step, 1) if kind == "single" else driver.start(cases.cleaner)
     driver.turn()
     out = driver.claim_one()
@@ -174,7 +174,7 @@ def test_a_row_that_was_asked_to_stop_is_closed_instead(driver: Driver, kind: st
 
 
 def test_what_is_taken_up_together_is_suspect_and_counted_when_it_is_due(driver: Driver, frozen_clock: Any) -> None:
-    """SPEC B7: one of them may be the killer, so each is delivered alone; its neighbours lose one delivery."""
+    """Specification B7: one of them may be the killer, so each is delivered alone; its neighbours lose one delivery."""
     for n in range(3):
         driver.enqueue(cases.step, n)
     expire(*driver.claim())
@@ -186,7 +186,7 @@ def test_what_is_taken_up_together_is_suspect_and_counted_when_it_is_due(driver:
 
 
 def test_rows_on_good_leases_in_front_do_not_hide_the_one_behind(driver: Driver) -> None:
-    """BUGLOG S6: five hundred older claims that it may not touch, and one expired, are one round; and so are three
+    """Faults S6: five hundred older claims that it may not touch, and one expired, are one round; and so are three
     hundred expired ones, in pages.
     """
     many = [
@@ -229,7 +229,7 @@ BROKEN: dict[str, Callable[[Claim], object]] = {
 def test_one_broken_workflow_is_shown_and_left_un_armed_and_stops_no_other(
     driver: Driver, breaks: Callable[[Claim], object]
 ) -> None:
-    """SPEC B7: a row of unknown liveness is never re-armed, and one bad history never stops the others."""
+    """Specification B7: a row of unknown liveness is never re-armed, and one bad history never stops the others."""
     for n in range(4):
         driver.enqueue(cases.step, n)
     claims = driver.claim()
@@ -249,7 +249,7 @@ def test_one_broken_workflow_is_shown_and_left_un_armed_and_stops_no_other(
 def test_an_error_of_the_store_ends_the_round_with_nothing_re_armed(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
-    """SPEC B7: whichever look or lock it was; the next round finds everything as it was."""
+    """Specification B7: whichever look or lock it was; the next round finds everything as it was."""
     monkeypatch.setattr(own, "_FIRST_WAIT", 0)
     for n in range(3):
         driver.enqueue(cases.step, n)
@@ -287,7 +287,7 @@ def test_a_workflow_that_somebody_holds_is_taken_up_in_a_later_round(driver: Dri
 def test_a_heartbeat_racing_the_sweep_fails_no_activity(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
-    """BUGLOG D2: either the renewal came first, and the delivery goes on; or the sweep did, and the renewal says lost,
+    """Faults D2: either the renewal came first, and the delivery goes on; or the sweep did, and the renewal says lost,
     at the next beat if the sweep was just at it.
     """
     times, meet = rounds(15, asked=200), barrier(2)
@@ -344,7 +344,7 @@ def test_two_sweeps_at_once_take_up_each_row_once(
 
 
 def test_the_budget_of_deliveries_is_looked_at_before_another_one_is_made(driver: Driver, frozen_clock: Any) -> None:
-    """BUGLOG O3: with a budget of one, a worker that died with the row is the first and the last to have had it."""
+    """Faults O3: with a budget of one, a worker that died with the row is the first and the last to have had it."""
     workflow_id = driver.enqueue(cases.step, 1, deliveries=1)
     driver.claim_one()
     frozen_clock.move(LEASE + timedelta(seconds=1))
@@ -356,7 +356,7 @@ def test_the_budget_of_deliveries_is_looked_at_before_another_one_is_made(driver
 
 
 def test_taking_up_needs_no_row_of_the_queue_that_it_repairs(driver: Driver, frozen_clock: Any, out: Claim) -> None:
-    """BUGLOG S2: nothing else is pending, due or waiting anywhere, and no worker has ever been heard of."""
+    """Faults S2: nothing else is pending, due or waiting anywhere, and no worker has ever been heard of."""
     assert OutboxRow.objects.exclude(id=out.row_id).count() == Message.objects.count() == Worker.objects.count() == 0
     frozen_clock.move(LEASE + timedelta(seconds=1))
     assert reconcile.reconcile() == ReconcileReport(rearmed=1)

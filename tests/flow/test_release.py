@@ -87,7 +87,7 @@ def test_a_release_is_a_constant_number_of_statements(driver: Driver, number: in
 
 
 def test_a_postponed_row_waits_without_counting(driver: Driver, frozen_clock: Any) -> None:
-    """BUGLOG O6: for a handler that is not known here yet."""
+    """Faults O6: for a handler that is not known here yet."""
     workflow_id = driver.enqueue(cases.step, 1)
     assert postpone.postpone(driver.claim_one(), delay=timedelta(seconds=5)) is GiveBack.PENDING
     staged = row(workflow_id)
@@ -114,7 +114,7 @@ def test_a_postponement_under_a_token_that_is_gone_changes_nothing(driver: Drive
 
 
 def test_a_postponed_row_that_was_asked_to_stop_is_closed_instead(driver: Driver) -> None:
-    """BUGLOG N1."""
+    """Faults N1."""
     workflow_id = driver.enqueue(cases.step, 1)
     out = driver.claim_one()
     cancel.cancel(workflow_id)

@@ -85,7 +85,7 @@ def test_what_was_asked_to_stop_is_renewed_all_the_same(driver: Driver, frozen_c
 
 
 def test_a_settled_delivery_is_lost(driver: Driver) -> None:
-    """SPEC B7: a worker that still runs one learns it at its next renewal."""
+    """Specification B7: a worker that still runs one learns it at its next renewal."""
     workflow_id = driver.enqueue(cases.step, 1)
     out = driver.claim_one()
     terminate.terminate(workflow_id, reason="enough")
@@ -127,7 +127,7 @@ def test_a_renewal_is_a_constant_number_of_statements(driver: Driver, number: in
 
 @own_connections
 def test_an_item_that_somebody_has_locked_is_busy_and_stops_no_other(driver: Driver) -> None:
-    """DESIGN 4: one locked item must not stop every renewal. SQLite has no row locks."""
+    """One locked item must not stop every renewal. SQLite has no row locks."""
     if not only_postgresql():
         pytest.skip("SQLite has no row locks.")
     driver.enqueue(cases.step, 1)
@@ -145,7 +145,7 @@ def test_an_item_that_somebody_has_locked_is_busy_and_stops_no_other(driver: Dri
 def test_renewals_racing_acknowledgements_of_the_same_items_end_without_a_deadlock(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
-    """DESIGN 4: without the ordered lock this deadlocked in 43 of 60 rounds."""
+    """Without the ordered lock this deadlocked in 43 of 60 rounds."""
     times, meet = rounds(8, asked=60), barrier(2)
     batches = []
     for _ in range(times):

@@ -33,7 +33,7 @@ def ended_from_outside(driver: Driver, width: int) -> uuid.UUID:
 
 
 def test_open_rows_and_dead_letters_of_ended_workflows_are_cancelled_and_their_items_deleted(driver: Driver) -> None:
-    """SPEC B7: rows of any number."""
+    """Specification B7: rows of any number."""
     workflow_id = ended_from_outside(driver, 9)
     assert {r.status for r in rows(workflow_id)} == {"pending", "claimed", "failed"}
     assert settle.settle_closed() == 9

@@ -140,7 +140,7 @@ def test_a_refusal_leaves_the_callers_transaction_usable(driver: Driver) -> None
 def test_every_waiter_wakes_whatever_moment_its_signal_comes_at(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier]
 ) -> None:
-    """BUGLOG D5: signals race the turns that begin to wait for them."""
+    """Faults D5: signals race the turns that begin to wait for them."""
     times, width, meet = rounds(3, asked=20), 128 if FULL else 32, barrier(2)
     ids: list[list[uuid.UUID]] = []
 

@@ -117,7 +117,7 @@ def test_a_key_belongs_to_one_type(driver: Driver) -> None:
 
 @pytest.mark.parametrize("expired", ["dead letter", "expired lease"])
 def test_a_key_that_stuck_work_holds_is_refused_with_the_holders_id(driver: Driver, expired: str) -> None:
-    """BUGLOG S11: the caller learns who holds it, and decides."""
+    """Faults S11: the caller learns who holds it, and decides."""
     holder = driver.start(cases.sequence, 1, key="order-1")
     driver.turn()
     out = driver.claim_one()
@@ -142,7 +142,7 @@ def test_a_key_that_is_asked_for_twice_in_one_call_is_given_once() -> None:
 
 @pytest.mark.parametrize("number", [1, 500])
 def test_a_bulk_start_is_one_statement_or_one_per_table(number: int) -> None:
-    """One on PostgreSQL, one per table on SQLite, whatever the number (DESIGN 10)."""
+    """One on PostgreSQL, one per table on SQLite, whatever the number."""
     many = [new(f"key-{at:03}") for at in range(number)]
     with CaptureQueriesContext(connection) as captured:
         answers = start.start(many)
@@ -153,7 +153,7 @@ def test_a_bulk_start_is_one_statement_or_one_per_table(number: int) -> None:
 
 
 def test_nothing_is_left_for_after_the_commit() -> None:
-    """BUGLOG J4: a start is an insert in the same transaction; no hook could fail when the data is saved."""
+    """Faults J4: a start is an insert in the same transaction; no hook could fail when the data is saved."""
     with transaction.atomic():
         start_one()
         assert connection.run_on_commit == []
@@ -161,7 +161,7 @@ def test_nothing_is_left_for_after_the_commit() -> None:
 
 @own_connections
 def test_before_the_commit_nobody_sees_it_but_the_caller_who_has_the_id(second_connection: SecondConnection) -> None:
-    """BUGLOG J3 and J13: the id is there at once; nothing is claimable, and no turn is found, before the commit."""
+    """Faults J3 and J13: the id is there at once; nothing is claimable, and no turn is found, before the commit."""
     single = Driver()
     with transaction.atomic():
         answer = start_one("order-1")
@@ -186,7 +186,7 @@ def _work_of_another_process() -> tuple[int, int]:
 
 @own_connections
 def test_a_savepoint_that_is_rolled_back_leaves_nothing_of_the_start() -> None:
-    """BUGLOG J3, J5: the start is on the caller's connection, in the caller's savepoint."""
+    """Faults J3, J5: the start is on the caller's connection, in the caller's savepoint."""
     with transaction.atomic():
         Entry.objects.create(label="outer")
         with undone():
@@ -208,7 +208,7 @@ def test_an_outer_rollback_takes_the_start_of_a_committed_savepoint_with_it() ->
 
 @own_connections
 def test_a_request_that_fails_under_atomic_requests_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """BUGLOG J3: and one that succeeds leaves both, the caller's row and the workflow."""
+    """Faults J3: and one that succeeds leaves both, the caller's row and the workflow."""
     monkeypatch.setitem(connection.settings_dict, "ATOMIC_REQUESTS", True)
     fails: list[Exception] = [Undone()]
 

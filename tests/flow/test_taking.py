@@ -198,7 +198,7 @@ def test_a_turn_that_was_undone_has_taken_nothing(driver: Driver, monkeypatch: p
 
 @pytest.mark.parametrize("number", [1, 20])
 def test_taking_is_a_constant_number_of_statements(driver: Driver, number: int) -> None:
-    """DESIGN 10: one insert of both on PostgreSQL, one more for the items on SQLite."""
+    """One insert of both on PostgreSQL, one more for the items on SQLite."""
     for _ in range(number):
         driver.start(cases.fan_out, 3)
     with CaptureQueriesContext(connection) as captured:

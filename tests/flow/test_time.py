@@ -36,7 +36,7 @@ def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_host_whose_clock_is_off_steals_no_lease(driver: Driver, wrong_clock: timedelta) -> None:
-    """BUGLOG T3: a delivery that is out stays out, and is renewed from the server's now."""
+    """Faults T3: a delivery that is out stays out, and is renewed from the server's now."""
     driver.enqueue(cases.step, 1)
     out = driver.claim_one()
     assert reconcile.reconcile().rearmed == 0
@@ -47,7 +47,7 @@ def test_a_host_whose_clock_is_off_steals_no_lease(driver: Driver, wrong_clock: 
 
 
 def test_a_host_whose_clock_is_off_starves_nothing(driver: Driver, wrong_clock: timedelta) -> None:
-    """BUGLOG T3: what is due is claimed, what has run out is taken up, messages and timers are read."""
+    """Faults T3: what is due is claimed, what has run out is taken up, messages and timers are read."""
     workflow_id = driver.start(cases.sequence, 1)
     assert driver.turn().staged == 1
     out = driver.claim_one()
@@ -136,7 +136,7 @@ def local_times(request: pytest.FixtureRequest, settings: Any) -> Iterator[str]:
 
 
 def test_without_time_zones_no_fresh_lease_is_taken_up(driver: Driver, local_times: str) -> None:
-    """BUGLOG Q4: a fresh claim does not look hours old, and one that ran out is not hidden for hours."""
+    """Faults Q4: a fresh claim does not look hours old, and one that ran out is not hidden for hours."""
     driver.enqueue(cases.step, 1)
     out = driver.claim_one()
     assert reconcile.reconcile().rearmed == 0

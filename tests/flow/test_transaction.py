@@ -69,7 +69,7 @@ def labels() -> list[str]:
 
 
 def test_a_retryable_error_repeats_the_whole_body_on_the_same_connection() -> None:
-    """BUGLOG D3: what the failed tries wrote is gone."""
+    """Faults D3: what the failed tries wrote is gone."""
     body = Body(BUSY, BUSY)
     assert own.own(body) == "done"
     assert labels() == ["try 3"]
@@ -86,7 +86,7 @@ def test_a_lost_connection_is_closed_and_the_body_repeated_on_a_new_one() -> Non
 
 @postgresql
 def test_a_session_that_the_server_ended_is_replaced() -> None:
-    """BUGLOG C1, C8: really ended, and a read-only node's connection is not kept."""
+    """Faults C1, C8: really ended, and a read-only node's connection is not kept."""
     for end in (lambda: run("SELECT pg_terminate_backend(pg_backend_pid())"), lambda: raise_state("25006")):
         body = Body(end)
         assert own.own(body) == "done"
@@ -96,7 +96,7 @@ def test_a_session_that_the_server_ended_is_replaced() -> None:
 
 @postgresql
 def test_a_session_that_was_ended_while_idle_is_replaced(second_connection: Callable[..., Future[Any]]) -> None:
-    """BUGLOG C4: nobody had to look at it before."""
+    """Faults C4: nobody had to look at it before."""
     connection.ensure_connection()
     process = connection.connection.info.backend_pid
     second_connection(run, f"SELECT pg_terminate_backend({process})").result(PATIENCE)
@@ -141,7 +141,7 @@ def test_an_own_transaction_never_nests() -> None:
 @sqlite
 @pytest.mark.parametrize("mode", ["DEFERRED", None, "EXCLUSIVE"])
 def test_an_own_transaction_on_sqlite_begins_immediate_whatever_the_host_says(mode: str | None) -> None:
-    """BUGLOG Q3: and the host's own mode is back afterwards, also behind an error."""
+    """Faults Q3: and the host's own mode is back afterwards, also behind an error."""
     wrapper: Any = own.engine_connection()
     wrapper.ensure_connection()
     before = wrapper.transaction_mode
@@ -180,7 +180,7 @@ def test_the_first_own_transaction_of_a_thread_begins_immediate_too(
 
 @postgresql
 def test_lock_waits_are_bounded_inside_and_only_inside() -> None:
-    """BUGLOG J7: no session state is left behind; and later, when the body says so."""
+    """Faults J7: no session state is left behind; and later, when the body says so."""
 
     def timeout(wrapper: BaseDatabaseWrapper) -> str:
         with wrapper.cursor() as cursor:

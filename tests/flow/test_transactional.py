@@ -1,4 +1,6 @@
-"""Transactional activities: the handler's own writes and its completion commit together, exactly once (SPEC A6)."""
+"""Transactional activities: the handler's own writes and its completion commit together, exactly once
+(specification A6).
+"""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_time_limit_fires_and_cancels_the_activity(driver: Driver, frozen_cloc
 def test_a_running_activity_that_nobody_awaits_is_asked_to_stop_and_its_late_result_is_consumed(
     driver: Driver, frozen_clock: Any
 ) -> None:
-    """A finish that arrives is clean, and changes nothing (BUGLOG N1)."""
+    """A finish that arrives is clean, and changes nothing (faults N1)."""
     workflow_id = driver.start(cases.cleaner)
     driver.turn()
     out = driver.claim_one()
@@ -112,7 +112,7 @@ def test_a_running_activity_that_nobody_awaits_is_asked_to_stop_and_its_late_res
 
 
 def test_an_activity_that_failed_for_good_raises_in_the_workflow(driver: Driver) -> None:
-    """An error that the code lets pass fails the workflow, with type, message and traceback as text (BUGLOG P4)."""
+    """An error that the code lets pass fails the workflow, with type, message and traceback as text (faults P4)."""
     workflow_id = driver.start(cases.sequence, 1)
     driver.run(lambda claim: failed(claim, "no stock"))
     found = workflow(workflow_id)
@@ -183,7 +183,7 @@ def test_what_a_closing_workflow_leaves_unread_is_listed_in_its_closing_event(dr
 
 @pytest.mark.parametrize("number", [1, 20])
 def test_a_turn_is_a_constant_number_of_statements(number: int, django_assert_num_queries: Any) -> None:
-    """Whatever the number of workflows and of rows that they stage (DESIGN 10)."""
+    """Whatever the number of workflows and of rows that they stage."""
     driver = Driver()
     for _ in range(number):
         driver.start(cases.fan_out, 3)
@@ -197,7 +197,7 @@ def test_a_turn_is_a_constant_number_of_statements(number: int, django_assert_nu
 def test_a_batch_whose_time_is_up_leaves_the_rest_due_and_commits_what_it_has(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """DESIGN 4: no long turn under locks. With no time at all each batch still brings one workflow further."""
+    """No long turn under locks. With no time at all each batch still brings one workflow further."""
     monkeypatch.setattr(turn, "_CODE_FOR", 0.0)
     started = [driver.start(cases.nothing) for _ in range(3)]
     reports = [driver.turn() for _ in started]

@@ -1,4 +1,4 @@
-"""Histories of every release replay on today's code, for ever (STYLE 3.25)."""
+"""Histories of every release replay on today's code, for ever."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_todays_engine_writes_the_same_history(name: str) -> None:
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", STORIES)
 def test_a_story_is_the_same_with_the_cache_off(name: str) -> None:
-    """BUGLOG R3."""
+    """Faults R3."""
     with testing.freeze(BEGIN), testing.cold():
         history = testing.export_history(STORIES[name]())
     assert shape(history) == shape(read(FOLDER / "0.1" / f"{name}.json"))

@@ -14,6 +14,9 @@ INTERNALS = ROOT / "docs" / "internals"
 NUMBER = r"[A-Z]\d+(?:\.\d+)?"
 NAMED = re.compile(rf"\b([Ss]pecification|[Ff]aults)\s+({NUMBER}(?:(?:, and|,| and| to)\s+{NUMBER})*)")
 
+ELSEWHERE = re.compile(r"\b(?:SPEC|DESIGN|STYLE|BUGLOG|LANGUAGE|ANCHORS)\b")
+"""Documents that stand in no repository."""
+
 
 def page(name: str) -> str:
     return (INTERNALS / name).read_text(encoding="utf-8")
@@ -53,6 +56,26 @@ def texts() -> dict[str, str]:
 def test_every_rule_and_fault_that_is_named_exists() -> None:
     there = {("specification", number) for number in rules()} | {("faults", number) for number in faults()}
     lost = {f"{name}: {kind} {number}" for name, text in texts().items() for kind, number in named(text) - there}
+    assert lost == set()
+
+
+def test_no_reference_leads_out_of_the_repository() -> None:
+    assert {name: ELSEWHERE.findall(text) for name, text in texts().items() if ELSEWHERE.search(text)} == {}
+
+
+def test_a_test_that_the_internals_name_names_the_rule() -> None:
+    """Both ways, so that neither a page nor a docstring can speak of what has moved."""
+    sections = [
+        ("specification", part) for part in re.split(r"^### ", page("specification.md"), flags=re.MULTILINE)[1:]
+    ]
+    sections += [("faults", line[2:]) for line in page("faults.md").splitlines() if re.match(r"\| [A-Z]\d", line)]
+    lost = set()
+    for kind, text in sections:
+        number = re.match(NUMBER, text)[0]  # type: ignore[index]
+        for place in re.findall(r"`(tests/[\w/.]+)`", text):
+            said = named((ROOT / place).read_text(encoding="utf-8"))
+            if not any(said_of == kind and f"{said_number}.".startswith(f"{number}.") for said_of, said_number in said):
+                lost.add(f"{place}: {kind} {number}")
     assert lost == set()
 
 

@@ -82,7 +82,7 @@ def test_a_heartbeat_is_encoded_at_once_and_is_the_last_one():
 
 
 def test_details_that_can_not_be_carried_are_refused_at_the_call_and_change_nothing():
-    """BUGLOG P3."""
+    """Faults P3."""
     running = info(last_heartbeat="1")
     with pytest.raises(PayloadError, match=r"details\.left: .*Decimal"):
         running.heartbeat({"left": Decimal(1)})

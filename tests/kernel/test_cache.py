@@ -232,7 +232,7 @@ def go_round(cache: Cache, count: int, rounds: int) -> int:
 
 @pytest.mark.parametrize(("count", "share"), [(64, 1.0), (80, 0.8), (128, 0.5), (640, 0.1)])
 def test_of_work_that_goes_round_as_much_is_found_as_there_is_room_for(count: int, share: float) -> None:
-    """BUGLOG K13: by least-recently-used alone, half of the room for all is hit by none."""
+    """Faults K13: by least-recently-used alone, half of the room for all is hit by none."""
     cache = Cache(64)
     hits = go_round(cache, count, rounds=5)
     assert hits >= 0.9 * share * count * 4

@@ -114,7 +114,7 @@ def test_a_value_that_can_not_be_carried_is_refused_with_the_path_from_its_param
 
 
 def test_too_large_arguments_are_refused_with_the_largest_named():
-    """BUGLOG P6."""
+    """Faults P6."""
 
     @activity(name="store")
     def store(number: int, text: str) -> None: ...
@@ -135,7 +135,7 @@ def test_too_large_arguments_are_refused_with_the_largest_named():
     ],
 )
 def test_stored_arguments_that_todays_handler_does_not_take_are_refused_by_name(charge, text, path, words):
-    """BUGLOG P9, O5."""
+    """Faults P9, O5."""
     with pytest.raises(PayloadError) as caught:
         decoded(charge, text)
     assert caught.value.path == path

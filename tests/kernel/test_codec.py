@@ -161,7 +161,7 @@ def test_the_order_of_a_unions_members_does_not_change_the_bytes():
 
 
 def test_a_size_over_the_limit_is_refused_with_size_and_limit():
-    """BUGLOG P6."""
+    """Faults P6."""
     small = JsonCodec(max_bytes=10)
     assert small.encode("12345678", str, path="text") == '"12345678"'
     with pytest.raises(PayloadTooLarge) as caught:
@@ -191,7 +191,7 @@ def test_hooks_wrap_and_unwrap_the_text():
 
 
 def test_a_hook_that_fails_is_a_payload_error_with_its_cause():
-    """BUGLOG P3."""
+    """Faults P3."""
     with pytest.raises(PayloadError, match="wrap failed with OSError: no key"):
         Broken().encode(1, int, path="value")
     with pytest.raises(PayloadError, match="unwrap failed with OSError: no key"):

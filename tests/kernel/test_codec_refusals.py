@@ -84,7 +84,7 @@ REFUSED: list[tuple[Any, Any, str, str]] = [
 
 @pytest.mark.parametrize(("value", "hint", "path", "words"), REFUSED, ids=range(len(REFUSED)))
 def test_what_can_not_be_carried_is_refused_with_its_path_and_a_cure(value, hint, path, words):
-    """BUGLOG P2."""
+    """Faults P2."""
     with pytest.raises(PayloadError) as caught:
         CODEC.encode(value, hint, path="value")
     assert caught.value.path == path
@@ -102,7 +102,7 @@ def test_a_refusal_puts_the_right_article_before_a_type():
 
 
 def test_model_instances_and_querysets_are_refused_with_the_advice_to_pass_the_key():
-    """BUGLOG P10."""
+    """Faults P10."""
     for hint in (Any, User):
         with pytest.raises(PayloadError, match=r"instance of the model User\. Pass its key"):
             CODEC.encode(User(), hint, path="user")
@@ -180,7 +180,7 @@ def test_a_value_whose_repr_raises_is_refused_all_the_same():
     ],
 )
 def test_stored_text_that_does_not_fit_is_refused_by_name(text, hint, path, words):
-    """BUGLOG P9."""
+    """Faults P9."""
     with pytest.raises(PayloadError) as caught:
         CODEC.decode(text, hint, path="value")
     assert caught.value.path == path

@@ -32,7 +32,7 @@ def caught(raiser):
 
 
 def test_type_message_and_traceback_are_those_of_the_original():
-    """BUGLOG P4."""
+    """Faults P4."""
 
     def fail():
         raise KeyError("order 42")
@@ -45,7 +45,7 @@ def test_type_message_and_traceback_are_those_of_the_original():
 
 
 def test_an_error_that_can_not_be_told_or_rebuilt_is_still_told():
-    """BUGLOG P4, P5."""
+    """Faults P4, P5."""
 
     def fail():
         raise Unspeakable(1, 2)

@@ -1,4 +1,4 @@
-"""What a look at workflow code finds. BUGLOG R4."""
+"""What a look at workflow code finds. Faults R4."""
 # ruff: noqa: ASYNC210, ASYNC230, ASYNC251, DTZ003, DTZ005, DTZ011, PTH123, SIM115, T201 - the impure calls are what is looked for
 
 from __future__ import annotations

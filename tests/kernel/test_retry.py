@@ -16,7 +16,6 @@ STILL = Retry(jitter=0.0, max_attempts=1000)
 
 
 def test_the_defaults_are_those_of_the_design():
-    """DESIGN 7."""
     assert Retry() == Retry(
         max_attempts=5,
         first=timedelta(seconds=1),
@@ -42,7 +41,7 @@ def test_jitter_stays_within_its_share_of_the_wait(attempt, seed):
 
 
 def test_a_thousand_errors_of_one_moment_are_spread_over_a_fifth_of_the_wait():
-    """BUGLOG O7."""
+    """Faults O7."""
     rng = random.Random(7)
     waits = [Retry().delay(5, rng) for _ in range(1000)]
     assert max(waits) - min(waits) >= timedelta(seconds=16) * 0.2

@@ -1,4 +1,4 @@
-"""What holds of the tables at every moment, whatever has happened: docs/lifecycle.md, DESIGN 3 and 4, SPEC A and B."""
+"""What holds of the tables at every moment, whatever has happened: docs/lifecycle.md, specification A and B."""
 
 from __future__ import annotations
 

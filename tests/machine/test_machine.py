@@ -48,7 +48,7 @@ EVERYWHERE = {
 
 
 def test_a_short_walk_through_all_transitions(machine: type[Machine]) -> None:
-    """Issue 4; SPEC A4, A6, B2 to B8; the invariants of docs/lifecycle.md after each step. The same walk each time."""
+    """Specification A4, A6, B2 to B8; the invariants of docs/lifecycle.md after each step. The same walk each time."""
     run_state_machine_as_test(machine, settings=SHORT)
 
 

@@ -55,7 +55,7 @@ def refused(owner: uuid.UUID, *more: str, ordinal: int = 1) -> str:
 
 @pytest.mark.parametrize("status", TERMINAL)
 def test_a_workflow_that_has_ended_is_refused_even_by_force(status: str) -> None:
-    """SPEC B9.1: no statement on the outbox."""
+    """Specification B9.1: no statement on the outbox."""
     letter = dead(history(status=status))
     with statements() as said:
         ran = redrive(letter.workflow_id, *FORCE)
@@ -67,7 +67,7 @@ def test_a_workflow_that_has_ended_is_refused_even_by_force(status: str) -> None
 
 @pytest.mark.parametrize("outcome", ["completed", "failed", "cancelled"])
 def test_a_recorded_outcome_is_refused_and_passed_by_force(outcome: str) -> None:
-    """SPEC B9.2, B9.3, B9.7."""
+    """Specification B9.2, B9.3, B9.7."""
     letter = dead(history("activity_scheduled 1", f"activity_{outcome} 1"))
     with statements() as said:
         ran = redrive(letter.workflow_id)
@@ -110,7 +110,7 @@ def test_a_refusal_is_said_once_on_stderr_and_kept_in_other_logs(
 
 
 def test_an_unknown_workflow_or_number_has_no_such_row() -> None:
-    """SPEC B9.4."""
+    """Specification B9.4."""
     assert refused(uuid.uuid4()) == "row_not_found"
     letter = held()
     for ordinal in (2, 0, -1, 10**20):
@@ -118,7 +118,7 @@ def test_an_unknown_workflow_or_number_has_no_such_row() -> None:
 
 
 def test_an_outcome_counts_only_for_its_own_activity() -> None:
-    """SPEC B9.5."""
+    """Specification B9.5."""
     owner = history("activity_scheduled 3", "activity_scheduled 4", "activity_completed 3")
     dead(owner, 3)
     dead(owner, 4)
@@ -127,18 +127,18 @@ def test_an_outcome_counts_only_for_its_own_activity() -> None:
 
 
 def test_an_outcome_of_an_earlier_lease_does_not_judge_the_current_one() -> None:
-    """SPEC B9.6."""
+    """Specification B9.6."""
     letter = dead(history("activity_completed 1", "workflow_failed", "workflow_reopened", "activity_scheduled 1"))
     assert redrive(letter.workflow_id).code == 0
 
 
 def test_scheduled_alone_does_not_judge() -> None:
-    """SPEC B9.7, last part."""
+    """Specification B9.7, last part."""
     assert redrive(held().workflow_id).data["was_judged"] is False
 
 
 def test_judged_by_the_marker_only_is_refused_and_passed_by_force() -> None:
-    """SPEC B9.8."""
+    """Specification B9.8."""
     letter = held(failure_delivered=True)
     assert refused(letter.workflow_id) == "already_judged"
     assert redrive(letter.workflow_id, *FORCE).data["was_judged"] is True
@@ -147,14 +147,14 @@ def test_judged_by_the_marker_only_is_refused_and_passed_by_force() -> None:
 @pytest.mark.parametrize("force", [[], FORCE])
 @pytest.mark.parametrize("status", ["pending", "claimed", "done", "cancelled"])
 def test_what_is_no_dead_letter_is_refused_with_its_status(status: str, force: list[str]) -> None:
-    """SPEC B9.9."""
+    """Specification B9.9."""
     letter = alive(history("activity_scheduled 1"), status=status)
     assert refused(letter.workflow_id, *force) == "not_dead_lettered"
     assert status in redrive(letter.workflow_id, *force).said
 
 
 def test_of_two_commands_at_once_one_moves_the_row_and_the_other_is_refused() -> None:
-    """SPEC B9.10, BUGLOG A12."""
+    """Specification B9.10, faults A12."""
     letter = held()
     first = Halted("INSERT INTO durable_staffaction", redrive, letter.workflow_id)
     second = waiting(redrive, letter.workflow_id)
@@ -165,7 +165,7 @@ def test_of_two_commands_at_once_one_moves_the_row_and_the_other_is_refused() ->
 
 
 def test_pause_redrive_resume_by_command() -> None:
-    """SPEC B9.13."""
+    """Specification B9.13."""
     driver = Driver()
     workflow_id, _ = stranded(driver)
     paused = Ran("pause", str(workflow_id), "--reason", "month end", "--actor", "anna", "--json")
@@ -223,7 +223,7 @@ def test_wrong_usage_exits_2_and_changes_nothing(verb: str, arguments: list[str]
 @pytest.mark.parametrize("arguments", [["redrive", "--all", "--force"], ["discard", "--all"], ["discard", "{id}", "1"]])
 @pytest.mark.parametrize("reason", [[], ["--reason", "  "]])
 def test_what_needs_a_reason_says_so(arguments: list[str], reason: list[str]) -> None:
-    """SPEC B2."""
+    """Specification B2."""
     letter = held()
     before = everything()
     ran = Ran(*[argument.format(id=letter.workflow_id) for argument in arguments], *reason)

@@ -36,7 +36,7 @@ def of_every_kind() -> dict[str, OutboxRow]:
 
 
 def test_all_answers_one_outcome_for_each_and_exits_1_when_partly_refused() -> None:
-    """BUGLOG A5, A7."""
+    """Faults A5, A7."""
     letters = of_every_kind()
     ran = Ran("redrive", "--all", "--json")
     assert ran.code == 1
@@ -123,7 +123,7 @@ def test_a_dry_run_of_one_and_in_words() -> None:
 
 
 def test_deadletters_lists_them_oldest_first_with_what_staff_need() -> None:
-    """SPEC B8."""
+    """Specification B8."""
     workflow_id, letter = stranded(Driver())
     later = held(failure_delivered=True, redrive_count=2, attempts=3)
     assert letter.dead_lettered_at is not None
@@ -205,7 +205,6 @@ def test_discard_of_many_closes_judged_ones_too() -> None:
 
 
 def test_a_store_that_is_away_exits_3_whether_one_or_many_are_meant() -> None:
-    """DESIGN 11."""
     letter = held()
     before = everything()
     with mock.patch.object(transaction, "_FIRST_WAIT", 0.0), failing(lambda n: True, Fault.LOST):
@@ -228,7 +227,7 @@ def test_a_store_that_goes_away_in_the_middle_exits_3_and_tells_what_was_done() 
 
 
 def test_the_data_goes_to_stdout_and_nothing_else_does(subprocess_environment: dict[str, str]) -> None:
-    """DESIGN 11: data on stdout, logs on stderr, and the exit code, from a shell."""
+    """Data on stdout, logs on stderr, and the exit code, from a shell."""
     letter, judged = held(), held(failure_delivered=True)
     done = subprocess.run(
         [sys.executable, "manage.py", "durable", "redrive", "--all", "--json"],

@@ -178,7 +178,7 @@ def test_a_signal_for_which_there_is_no_room_is_refused(shop: dict[str, Any], se
 
 
 def test_cancel_says_what_it_did_and_refuses_what_is_over(shop: dict[str, Any]) -> None:
-    """BUGLOG N2, N5."""
+    """Faults N2, N5."""
     workflow = started()
     asked = Ran("cancel", str(workflow.pk), "--reason", "customer called", "--actor", "anna", "--json")
     assert (asked.code, asked.data["answer"], asked.data["status"]) == (0, "asked", "running")
@@ -322,7 +322,7 @@ def test_health_is_well_when_nothing_waits() -> None:
 
 
 def test_health_exits_1_with_reasons_in_words() -> None:
-    """BUGLOG A19."""
+    """Faults A19."""
     factories.OutboxRowFactory(queue="slow")
     factories.WorkflowFactory(blocked_reason="other code")
     ran = Ran("health", "--json")
@@ -352,7 +352,6 @@ def test_deep_health_finds_nothing_in_what_the_engine_wrote(shop: dict[str, Any]
 
 
 def test_deep_health_proves_each_status_against_its_history(shop: dict[str, Any]) -> None:
-    """DESIGN 3."""
     false, short, orphaned = started(), started(), started()
     open_row = shop["charge"].enqueue(42)
     Workflow.objects.filter(pk=false.pk).update(status="completed", closed_at=factories.now())

@@ -12,7 +12,7 @@ from tests.conftest import ROOT
 
 
 def test_operators_with_uuid_keys_are_audited_and_the_audit_outlives_them() -> None:
-    """BUGLOG J2."""
+    """Faults J2."""
     environment = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.admin.custom_user_settings", "PYTHONPATH": str(ROOT)}
     environment.pop("DURABLE_TEST_NAME", None)
     done = subprocess.run(

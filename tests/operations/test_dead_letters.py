@@ -29,7 +29,7 @@ pytestmark = pytest.mark.django_db
 def test_what_a_dead_worker_held_comes_due_one_by_one_at_the_rate_of_the_settings(
     driver: Driver, frozen_clock: Any, settings: Any
 ) -> None:
-    """SPEC B7, BUGLOG O8: after an outage not everything at once, and the first without a long wait."""
+    """Specification B7, faults O8: after an outage not everything at once, and the first without a long wait."""
     settings.DURABLE = {"REARM_PER_SECOND": 2.0, "DELIVERY_BACKOFF": (timedelta(seconds=1), 1.0, timedelta(seconds=1))}
     workflow_id = driver.start(fan_out, 6)
     driver.turn()
@@ -67,7 +67,7 @@ def test_the_pacing_goes_on_over_pages_and_workflows(
 def test_suspects_are_delivered_alone_and_the_killer_spends_only_its_own_budget(
     driver: Driver, frozen_clock: Any, settings: Any
 ) -> None:
-    """SPEC B7: a process that died held many rows, of which one killed it."""
+    """Specification B7: a process that died held many rows, of which one killed it."""
     settings.DURABLE = {"DELIVERY_ATTEMPTS": 3}
     workflow_id = driver.start(fan_out, 3)
     driver.turn()
@@ -103,14 +103,14 @@ def test_a_redriven_killer_is_no_suspect_any_more(driver: Driver) -> None:
     [Cause.ACK_ABANDONED, Cause.UNKNOWN_HANDLER, Cause.UNDECODABLE_INPUT, Cause.TRANSPORT_DOWN, Cause.LEASE_LOST],
 )
 def test_the_cause_stays_on_the_row(driver: Driver, cause: Cause) -> None:
-    """SPEC B6, of the closed list."""
+    """Specification B6, of the closed list."""
     workflow_id = driver.enqueue(cases.tidy, 1, deliveries=2)
     letter = die(driver, workflow_id, cause=cause)
     assert (letter.cause, letter.dead_lettered_at is not None) == (cause.value, True)
 
 
 def test_terminating_settles_dead_letters_too(driver: Driver) -> None:
-    """SPEC B7."""
+    """Specification B7."""
     workflow_id, letter = stranded(driver)
     terminate(workflow_id, reason="enough")
     assert list_dead_letters(workflow_id) == []
@@ -126,7 +126,7 @@ def test_a_workflow_that_completes_settles_the_dead_letters_it_leaves_behind(dri
 
 
 def test_dead_letters_of_ended_workflows_are_settled_at_a_workers_start() -> None:
-    """SPEC B7: rows that an older version left behind, at any number."""
+    """Specification B7: rows that an older version left behind, at any number."""
     letter = dead(history(status="failed"))
     assert settle.settle_closed(limit=None) == 1
     assert OutboxRow.objects.get(pk=letter.pk).status == "cancelled"
@@ -166,7 +166,7 @@ def test_the_list_of_an_unknown_workflow_is_empty() -> None:
 
 
 def test_a_key_that_a_dead_letter_holds_is_reported_with_the_holders_id(driver: Driver) -> None:
-    """BUGLOG S11: an orphan does not silently keep new work out."""
+    """Faults S11: an orphan does not silently keep new work out."""
     holder = driver.enqueue(cases.tidy, 1, key="order-42")
     die(driver, holder)
     new = enqueue.new_activity(
@@ -181,7 +181,7 @@ def test_a_key_that_a_dead_letter_holds_is_reported_with_the_holders_id(driver: 
 
 
 def test_a_dead_letter_holds_no_lock_and_nothing_waits_behind_it(driver: Driver) -> None:
-    """BUGLOG S3: leases are short by default, a dead letter has none, the rows of its queue, activity and workflow go
+    """Faults S3: leases are short by default, a dead letter has none, the rows of its queue, activity and workflow go
     on, and the business key of the workflow is free as soon as somebody has decided.
     """
     assert conf.settings.lease_for == timedelta(minutes=1)
@@ -202,7 +202,7 @@ def test_a_dead_letter_holds_no_lock_and_nothing_waits_behind_it(driver: Driver)
 
 
 def test_rows_on_long_leases_do_not_hide_an_expired_one(driver: Driver) -> None:
-    """BUGLOG S6, with fewer rows: older than the expired one, and not to be touched."""
+    """Faults S6, with fewer rows: older than the expired one, and not to be touched."""
     first = driver.start(fan_out, 250)
     driver.turn()
     driver.claim(limit=250)

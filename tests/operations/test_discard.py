@@ -145,7 +145,6 @@ def test_a_single_activity_ends_at_once(driver: Driver, then: Any, status: str, 
 
 
 def test_a_discard_is_audited_like_a_redrive(frozen_clock: Any, django_user_model: Any) -> None:
-    """DESIGN 7."""
     anna = django_user_model.objects.create_user("anna")
     letter = dead(history("activity_scheduled 1"))
     done = discard(letter.workflow_id, 1, reason="done by hand", then="cancel", actor=anna)
@@ -158,7 +157,7 @@ def test_a_discard_is_audited_like_a_redrive(frozen_clock: Any, django_user_mode
 
 
 def test_what_was_kept_of_the_row_stays_readable() -> None:
-    """BUGLOG A9."""
+    """Faults A9."""
     letter = dead(history("activity_scheduled 1"), attempts=3, redrive_count=2)
     now = discard(letter.workflow_id, 1, reason="because").row
     assert (now.attempts, now.deliveries, now.redrive_count, now.cause) == (3, 8, 2, letter.cause)
@@ -167,7 +166,7 @@ def test_what_was_kept_of_the_row_stays_readable() -> None:
 
 @pytest.mark.parametrize("status", TERMINAL)
 def test_under_a_workflow_that_has_ended_it_is_refused_before_the_row_is_touched(status: str) -> None:
-    """SPEC B3, as for a redrive."""
+    """Specification B3, as for a redrive."""
     letter = dead(history(status=status))
     with statements() as said, pytest.raises(WorkflowTerminal):
         discard(letter.workflow_id, 1, reason="because")
@@ -193,7 +192,7 @@ def test_what_is_not_there_is_refused() -> None:
 
 
 def test_a_second_discard_and_a_redrive_behind_a_discard_are_refused() -> None:
-    """BUGLOG A6: repeating it gives a typed "already" message."""
+    """Faults A6: repeating it gives a typed "already" message."""
     letter = dead(history("activity_scheduled 1"))
     discard(letter.workflow_id, 1, reason="because")
     refusal = refused(letter.workflow_id)
@@ -221,7 +220,7 @@ def test_another_consequence_than_the_two_is_refused() -> None:
 
 
 def test_in_bulk_every_row_has_its_outcome() -> None:
-    """SPEC B3."""
+    """Specification B3."""
     rows = [
         dead(history("activity_scheduled 1")),
         dead(history(status="failed")),

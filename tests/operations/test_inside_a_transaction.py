@@ -110,7 +110,7 @@ def untouched(workflow_id: uuid.UUID) -> bool:
 @pytest.mark.parametrize("opened", OPEN, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_that_commits_by_itself_is_refused_inside_a_transaction(name: str, opened: Any) -> None:
-    """BUGLOG K7, SPEC B3."""
+    """Faults K7, specification B3."""
     workflow_id = history().pk
     dead(history(), 1)
     OutboxRow.objects.update(workflow_id=workflow_id)

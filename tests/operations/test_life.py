@@ -26,7 +26,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.mark.parametrize("cached", [0, 1000])
 def test_a_held_one_is_redriven_and_its_workflow_completes_warm_and_cold(cached: int) -> None:
-    """SPEC B1: the row that redrive exists for. The marker in the history is no input of the code."""
+    """Specification B1: the row that redrive exists for. The marker in the history is no input of the code."""
     driver = Driver(cached=cached)
     workflow_id, letter = stranded(driver, sequence, 2)
     assert (letter.status, letter.failure_delivered, letter.cause) == ("failed", False, "ack_abandoned")
@@ -41,7 +41,7 @@ def test_a_held_one_is_redriven_and_its_workflow_completes_warm_and_cold(cached:
 
 
 def test_under_deliver_the_workflow_is_told_in_the_same_transaction_and_the_row_is_judged(driver: Driver) -> None:
-    """SPEC B6."""
+    """Specification B6."""
     workflow_id, letter = stranded(driver, cases.careful)
     assert (letter.status, letter.failure_delivered) == ("failed", True)
     ((kind, ordinal, _),) = messages_of(workflow_id)
@@ -56,7 +56,7 @@ def test_under_deliver_the_workflow_is_told_in_the_same_transaction_and_the_row_
 
 @pytest.mark.parametrize("cached", [0, 1000])
 def test_a_forced_one_that_completes_behind_a_recorded_judgment_is_dropped_and_logged(cached: int, logs: Any) -> None:
-    """SPEC B5: the workflow's history does not change its mind."""
+    """Specification B5: the workflow's history does not change its mind."""
     driver = Driver(cached=cached)
     workflow_id, _ = stranded(driver, cases.careful)
     driver.turn()
@@ -90,7 +90,7 @@ def test_a_forced_one_that_dies_again_is_a_judged_dead_letter_still_and_tells_no
 
 
 def test_retries_that_are_spent_make_a_held_dead_letter_under_on_exhausted_hold(driver: Driver) -> None:
-    """SPEC B6, last policy: the workflow waits, the attempt is kept, the row is redrivable."""
+    """Specification B6, last policy: the workflow waits, the attempt is kept, the row is redrivable."""
     workflow_id = driver.start(cases.keeping, 1)
     driver.turn()
     driver_claim = driver.claim_one()
@@ -106,7 +106,7 @@ def test_retries_that_are_spent_make_a_held_dead_letter_under_on_exhausted_hold(
 
 
 def test_attempts_and_errors_go_on_being_numbered_behind_a_redrive(driver: Driver) -> None:
-    """SPEC B5, BUGLOG A9, A10."""
+    """Specification B5, faults A9, A10."""
     workflow_id = driver.start(cases.keeping, 1)
     driver.turn()
     for number in range(1, 6):
@@ -127,7 +127,7 @@ def test_attempts_and_errors_go_on_being_numbered_behind_a_redrive(driver: Drive
 
 
 def test_the_delivery_budget_after_a_redrive_is_a_full_one(driver: Driver, settings: Any) -> None:
-    """BUGLOG A10, O2: n more deliveries, then a dead letter again."""
+    """Faults A10, O2: n more deliveries, then a dead letter again."""
     settings.DURABLE = {"DELIVERY_ATTEMPTS": 3}
     workflow_id, letter = stranded(driver)
     assert (letter.deliveries, letter.delivery_failures) == (3, 3)
@@ -142,7 +142,7 @@ def test_the_delivery_budget_after_a_redrive_is_a_full_one(driver: Driver, setti
 def test_a_held_one_is_marked_judged_in_the_turn_in_which_the_workflow_gives_up_on_it(
     frozen_clock: Any, cached: int
 ) -> None:
-    """SPEC B6, last sentence: its own timeout is recorded, so nobody waits for the row any more."""
+    """Specification B6, last sentence: its own timeout is recorded, so nobody waits for the row any more."""
     driver = Driver(cached=cached)
     workflow_id, letter = stranded(driver, cases.impatient, 60)
     assert letter.failure_delivered is False
@@ -178,7 +178,7 @@ def test_a_single_activity_is_redriven_like_any_other_and_then_ends_its_workflow
 
 
 def test_a_single_activity_under_deliver_ends_as_failed_and_leaves_no_dead_letter(driver: Driver) -> None:
-    """SPEC B7: when a lease closes, its dead letters are cancelled in the same transaction."""
+    """Specification B7: when a lease closes, its dead letters are cancelled in the same transaction."""
     workflow_id = driver.enqueue(cases.told, 1, options={"on_dead_letter": "deliver"})
     bury(driver.claim_one())
     assert workflow(workflow_id).status == "failed"
@@ -207,7 +207,7 @@ def test_a_workflow_in_the_middle_of_other_work_does_not_notice_a_redrive(driver
 
 
 def test_the_list_of_a_workflow_shows_which_ones_are_judged_and_nothing_else(driver: Driver) -> None:
-    """SPEC B8."""
+    """Specification B8."""
     owner = history("activity_scheduled 1", "activity_scheduled 2")
     first, second = dead(owner, 1), dead(owner, 2, failure_delivered=True)
     alive(owner, 3)
@@ -217,7 +217,7 @@ def test_the_list_of_a_workflow_shows_which_ones_are_judged_and_nothing_else(dri
 
 
 def test_a_row_whose_input_does_not_decode_ends_on_the_list_by_itself(driver: Driver, settings: Any) -> None:
-    """BUGLOG O5."""
+    """Faults O5."""
     settings.DURABLE = {"DELIVERY_ATTEMPTS": 2}
     workflow_id = driver.start(cases.keeping, 1)
     driver.turn()

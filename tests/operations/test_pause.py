@@ -31,7 +31,6 @@ own_connections = pytest.mark.django_db(transaction=True)
 
 
 def test_pausing_is_an_event_with_actor_and_reason_and_a_status(frozen_clock: Any) -> None:
-    """DESIGN 4, T13."""
     workflow_id = history().pk
     assert pause(workflow_id, actor="anna", reason="month end") is WorkflowState.PAUSED
     assert workflow(workflow_id).status == "paused"
@@ -94,7 +93,7 @@ def test_a_paused_workflow_that_has_not_begun_does_not_begin(driver: Driver) -> 
 
 
 def test_a_row_that_goes_back_to_pending_while_paused_stays_unclaimable(driver: Driver) -> None:
-    """DESIGN 4: by a mark on every row, so that one which is just going back is not missed."""
+    """By a mark on every row, so that one which is just going back is not missed."""
     workflow_id = driver.start(fan_out, 3)
     driver.turn()
     retried, abandoned, dying = driver.claim()
@@ -204,7 +203,7 @@ def test_a_workflow_whose_own_time_is_up_while_paused_times_out_after_the_resume
 
 
 def test_pausing_twice_and_resuming_twice_change_nothing_more() -> None:
-    """BUGLOG A12."""
+    """Faults A12."""
     workflow_id = history().pk
     assert resume(workflow_id) is WorkflowState.RESUMED
     pause(workflow_id)
@@ -302,7 +301,7 @@ def test_a_claim_that_is_just_being_made_may_win_and_its_row_is_marked_all_the_s
 
 @own_connections
 def test_a_retry_that_is_just_being_written_is_marked() -> None:
-    """DESIGN 4: a row that is just going back to pending is not missed."""
+    """A row that is just going back to pending is not missed."""
     driver = Driver()
     workflow_id = driver.start(sequence, 1)
     driver.turn()
@@ -331,7 +330,7 @@ def test_a_turn_that_is_under_way_ends_before_the_pause_and_what_it_staged_is_ma
 
 @own_connections
 def test_a_signal_whose_transaction_was_open_over_the_resume_is_not_left_parked() -> None:
-    """BUGLOG D5: sent while the workflow was paused, it comes to light behind the resume, which could not see it.
+    """Faults D5: sent while the workflow was paused, it comes to light behind the resume, which could not see it.
 
     On SQLite such a caller holds the write lock, and the resume waits for it.
     """

@@ -41,7 +41,7 @@ def counted(outcomes: list[Any]) -> Counter[str]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_counts_by_verdict_are_what_the_redrive_then_does(mode: RedriveMode) -> None:
-    """BUGLOG A8: counts come from the same rules."""
+    """Faults A8: counts come from the same rules."""
     given = scene()
     before = everything()
     preview = preview_redrive(given, mode=mode)
@@ -71,7 +71,7 @@ def test_every_verdict_is_named_by_the_code_of_its_refusal() -> None:
 
 
 def test_an_outcome_of_an_earlier_lease_or_another_ordinal_does_not_count_in_the_preview_either() -> None:
-    """SPEC B9.5, B9.6."""
+    """Specification B9.5, B9.6."""
     workflow = history(
         "activity_scheduled 1", "activity_completed 1", "workflow_failed", "workflow_reopened",
         "activity_scheduled 1", "activity_scheduled 2", "activity_failed 2",
@@ -90,7 +90,7 @@ def test_nothing_selected_is_nothing_counted() -> None:
 
 @pytest.mark.parametrize("kind", ["filter", "rows"])
 def test_it_looks_at_ten_thousand_and_says_that_there_are_more(kind: str) -> None:
-    """BUGLOG A16, with a smaller limit: the numbers add up to what was looked at."""
+    """Faults A16, with a smaller limit: the numbers add up to what was looked at."""
     rows = [held() for _ in range(8)]
     given: Any = DeadLetterFilter() if kind == "filter" else rows
     with mock.patch("durable.flow.redrive.PREVIEW_LIMIT", 7), mock.patch("durable.flow.steps.selecting._PAGE", 3):
@@ -109,7 +109,7 @@ def test_exactly_as_many_as_the_limit_are_not_capped() -> None:
 
 @pytest.mark.slow
 def test_more_than_ten_thousand_dead_letters_of_one_workflow_are_counted_as_ten_thousand_and_more() -> None:
-    """BUGLOG A16: the real limit, in a fan-out whose history is long, in a few statements."""
+    """Faults A16: the real limit, in a fan-out whose history is long, in a few statements."""
     workflow = history(*(f"activity_scheduled {n}" for n in range(1, 21)))
     dead(workflow, 1)
     columns = ", ".join(str(f.column) for f in OutboxRow._meta.concrete_fields if f.column not in {"id", "ordinal"})
@@ -147,7 +147,7 @@ def test_what_changes_behind_the_preview_is_said_by_the_redrive() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_preview_that_can_not_be_read_says_so_in_the_same_family() -> None:
-    """BUGLOG A16: its failure is no reason not to act."""
+    """Faults A16: its failure is no reason not to act."""
     row = held()
     alive(history())
     with failing(lambda n: True, Fault.LOST):

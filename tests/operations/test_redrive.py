@@ -42,7 +42,7 @@ def refused(workflow_id: uuid.UUID, ordinal: int = 1, mode: RedriveMode = Redriv
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("status", TERMINAL)
 def test_a_workflow_that_has_ended_is_refused_before_the_row_is_touched(status: str, mode: RedriveMode) -> None:
-    """SPEC B9.1, also in forced mode: no statement names the outbox, not even a reading one."""
+    """Specification B9.1, also in forced mode: no statement names the outbox, not even a reading one."""
     row = dead(history("activity_scheduled 1", status=status))
     before = everything()
     with statements() as said, pytest.raises(WorkflowTerminal) as caught:
@@ -58,7 +58,7 @@ def test_a_workflow_that_has_ended_is_refused_before_the_row_is_touched(status: 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_a_recorded_outcome_is_refused_before_the_row_is_touched(outcome: str) -> None:
-    """SPEC B9.2 and B9.7: completed and cancelled count as judged, just as failed does."""
+    """Specification B9.2 and B9.7: completed and cancelled count as judged, just as failed does."""
     row = dead(history("activity_scheduled 1", f"{outcome} 1"))
     with statements() as said, pytest.raises(HistoryRecordsOutcome) as caught:
         redrive(row.workflow_id, 1)
@@ -72,7 +72,7 @@ def test_a_recorded_outcome_is_refused_before_the_row_is_touched(outcome: str) -
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_a_forced_redrive_passes_over_a_recorded_outcome_and_says_so(outcome: str, logs: Any) -> None:
-    """SPEC B9.3."""
+    """Specification B9.3."""
     row = dead(history("activity_scheduled 1", f"{outcome} 1"))
     done = redrive(row.workflow_id, 1, mode=RedriveMode.FORCED, reason="the bank says so")
     assert (done.row.status, done.was_judged) == ("pending", True)
@@ -84,7 +84,7 @@ def test_a_forced_redrive_passes_over_a_recorded_outcome_and_says_so(outcome: st
 
 
 def test_an_unknown_workflow_has_no_such_row() -> None:
-    """SPEC B9.4."""
+    """Specification B9.4."""
     unknown = uuid.uuid4()
     refusal = refused(unknown, 3)
     assert isinstance(refusal, RowNotFound)
@@ -99,7 +99,7 @@ def test_a_live_workflow_without_such_a_row_is_refused_whatever_the_number(ordin
 
 
 def test_an_outcome_counts_only_for_its_own_activity() -> None:
-    """SPEC B9.5: ordinal 3 is not ordinal 4."""
+    """Specification B9.5: ordinal 3 is not ordinal 4."""
     workflow = history("activity_scheduled 3", "activity_scheduled 4", "activity_completed 3")
     dead(workflow, 3)
     dead(workflow, 4)
@@ -116,7 +116,7 @@ def test_an_outcome_of_another_workflow_does_not_count() -> None:
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
 def test_an_outcome_of_an_earlier_lease_does_not_judge_the_current_one(outcome: str) -> None:
-    """SPEC B9.6: ordinals are used again across leases."""
+    """Specification B9.6: ordinals are used again across leases."""
     workflow = history(
         "activity_scheduled 1", f"{outcome} 1", "workflow_failed", "workflow_reopened", "activity_scheduled 1"
     )
@@ -127,7 +127,7 @@ def test_an_outcome_of_an_earlier_lease_does_not_judge_the_current_one(outcome: 
 
 
 def test_an_outcome_of_the_current_lease_judges_behind_an_earlier_lease_without_one() -> None:
-    """SPEC B9.6, the other way round, over three leases."""
+    """Specification B9.6, the other way round, over three leases."""
     workflow = history(
         "activity_scheduled 1", "workflow_failed",
         "workflow_reopened", "activity_scheduled 1", "workflow_failed",
@@ -138,7 +138,7 @@ def test_an_outcome_of_the_current_lease_judges_behind_an_earlier_lease_without_
 
 
 def test_a_dead_letter_of_an_earlier_lease_is_not_the_row_of_the_current_one() -> None:
-    """SPEC B2.3: the row of the current lease exists, or nothing is found."""
+    """Specification B2.3: the row of the current lease exists, or nothing is found."""
     workflow = history("activity_scheduled 1", "workflow_failed", "workflow_reopened")
     dead(workflow, lease=1)
     for mode in MODES:
@@ -146,14 +146,14 @@ def test_a_dead_letter_of_an_earlier_lease_is_not_the_row_of_the_current_one() -
 
 
 def test_scheduled_alone_is_no_judgment() -> None:
-    """SPEC B9.7: markers, pauses and the like are none either."""
+    """Specification B9.7: markers, pauses and the like are none either."""
     workflow = history("activity_scheduled 1", "activity_redriven 1", "workflow_paused", "workflow_resumed")
     dead(workflow)
     assert redrive(workflow.pk, 1).was_judged is False
 
 
 def test_judged_by_the_marker_only_is_refused_and_forced_passes(logs: Any) -> None:
-    """SPEC B9.8."""
+    """Specification B9.8."""
     row = dead(history("activity_scheduled 1"), failure_delivered=True)
     refusal = refused(row.workflow_id)
     assert isinstance(refusal, AlreadyJudged)
@@ -165,7 +165,7 @@ def test_judged_by_the_marker_only_is_refused_and_forced_passes(logs: Any) -> No
 
 
 def test_a_forced_redrive_that_passes_over_both_says_both(logs: Any) -> None:
-    """SPEC B5: a warning for every gate that was passed over."""
+    """Specification B5: a warning for every gate that was passed over."""
     row = dead(history("activity_scheduled 1", "activity_failed 1"), failure_delivered=True)
     redrive(row.workflow_id, 1, mode=RedriveMode.FORCED, reason="because")
     passed = [entry["code"] for entry in logs if entry["event"] == "redrive.gate_passed_over"]
@@ -181,7 +181,7 @@ def test_a_forced_redrive_that_no_gate_stands_against_passes_over_nothing(logs: 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("status", ["pending", "claimed", "done", "cancelled"])
 def test_what_is_no_dead_letter_is_refused_with_its_status(status: str, mode: RedriveMode) -> None:
-    """SPEC B9.9."""
+    """Specification B9.9."""
     row = alive(history("activity_scheduled 1"), status=status)
     refusal = refused(row.workflow_id, mode=mode)
     assert isinstance(refusal, NotDeadLettered)
@@ -190,7 +190,7 @@ def test_what_is_no_dead_letter_is_refused_with_its_status(status: str, mode: Re
 
 
 def test_of_a_done_row_with_its_outcome_recorded_the_history_speaks_first_and_forced_the_row() -> None:
-    """SPEC B9.9: forced, workflow live, where gate 2 would speak first."""
+    """Specification B9.9: forced, workflow live, where gate 2 would speak first."""
     row = alive(history("activity_scheduled 1", "activity_completed 1"), status="done")
     assert isinstance(refused(row.workflow_id), HistoryRecordsOutcome)
     forced = refused(row.workflow_id, mode=RedriveMode.FORCED)
@@ -199,7 +199,7 @@ def test_of_a_done_row_with_its_outcome_recorded_the_history_speaks_first_and_fo
 
 
 def test_when_several_gates_would_refuse_the_first_in_order_speaks() -> None:
-    """SPEC B3."""
+    """Specification B3."""
     ended = history("activity_scheduled 1", "activity_failed 1", status="completed")
     alive(ended, status="done", failure_delivered=True)
     assert isinstance(refused(ended.pk), WorkflowTerminal)
@@ -213,7 +213,7 @@ def test_when_several_gates_would_refuse_the_first_in_order_speaks() -> None:
 def test_the_dead_letter_of_a_paused_workflow_goes_back_but_is_not_claimed_until_it_is_resumed(
     driver: flow.Driver,
 ) -> None:
-    """SPEC B9.13."""
+    """Specification B9.13."""
     from durable.operations import pause, resume
 
     row = dead(history("activity_scheduled 1"))
@@ -226,7 +226,7 @@ def test_the_dead_letter_of_a_paused_workflow_goes_back_but_is_not_claimed_until
 
 
 def test_both_budgets_are_extended_by_a_full_one_and_the_numbering_goes_on(settings: Any) -> None:
-    """SPEC B5, BUGLOG A9, A10: an allowance more, and nothing of what was is lost."""
+    """Specification B5, faults A9, A10: an allowance more, and nothing of what was is lost."""
     settings.DURABLE = {"DELIVERY_ATTEMPTS": 6}
     row = dead(
         history("activity_scheduled 1"),
@@ -244,7 +244,7 @@ def test_both_budgets_are_extended_by_a_full_one_and_the_numbering_goes_on(setti
 
 
 def test_the_row_is_due_now(frozen_clock: Any) -> None:
-    """SPEC B5."""
+    """Specification B5."""
     row = dead(history("activity_scheduled 1"), visible_after=frozen_clock.now + timedelta(days=3))
     assert redrive(row.workflow_id, 1).row.visible_after == frozen_clock.now
 
@@ -262,7 +262,7 @@ def test_an_activity_that_is_not_registered_here_gets_the_budget_of_the_settings
 
 
 def test_a_redrive_leaves_one_marker_and_one_audit_and_moves_the_workflow_behind_its_event(frozen_clock: Any) -> None:
-    """SPEC B5: in the same transaction an audit row and a marker event."""
+    """Specification B5: in the same transaction an audit row and a marker event."""
     row = dead(history("activity_scheduled 1"))
     redrive(row.workflow_id, 1, actor="night shift", reason="bank is back")
     event = Event.objects.get(workflow_id=row.workflow_id, seq=3)
@@ -276,7 +276,7 @@ def test_a_redrive_leaves_one_marker_and_one_audit_and_moves_the_workflow_behind
 
 
 def test_each_redrive_of_a_row_is_counted_and_audited_by_itself() -> None:
-    """BUGLOG A9: redrive appends."""
+    """Faults A9: redrive appends."""
     row = dead(history("activity_scheduled 1"))
     redrive(row.workflow_id, 1, reason="first")
     OutboxRow.objects.filter(pk=row.pk).update(status="failed")
@@ -286,7 +286,7 @@ def test_each_redrive_of_a_row_is_counted_and_audited_by_itself() -> None:
 
 
 def test_the_audit_names_the_user_and_keeps_the_name_when_the_user_is_gone(django_user_model: Any) -> None:
-    """BUGLOG J2 (users with other keys: `test_custom_user`)."""
+    """Faults J2 (users with other keys: `test_custom_user`)."""
     anna = django_user_model.objects.create_user("anna")
     row = dead(history("activity_scheduled 1"))
     redrive(row.workflow_id, 1, actor=anna)
@@ -311,7 +311,7 @@ def test_a_very_long_name_is_shortened_in_the_audit() -> None:
 
 
 def test_a_redrive_is_logged_with_workflow_ordinal_and_mode(logs: Any) -> None:
-    """SPEC B5."""
+    """Specification B5."""
     row = dead(history("activity_scheduled 1"))
     redrive(row.workflow_id, 1)
     (entry,) = logs
@@ -320,7 +320,7 @@ def test_a_redrive_is_logged_with_workflow_ordinal_and_mode(logs: Any) -> None:
 
 
 def test_every_refusal_is_logged_as_a_warning_with_its_code(logs: Any) -> None:
-    """SPEC B5."""
+    """Specification B5."""
     ended, judged = dead(history(status="failed")), dead(history(), failure_delivered=True)
     recorded, busy = dead(history("activity_failed 1")), alive(history(), status="claimed")
     for row in (ended, judged, recorded, busy):
@@ -336,7 +336,7 @@ def test_every_refusal_is_logged_as_a_warning_with_its_code(logs: Any) -> None:
 
 @pytest.mark.parametrize("reason", ["", "   ", "\n"])
 def test_a_forced_redrive_needs_a_reason(reason: str) -> None:
-    """SPEC B2."""
+    """Specification B2."""
     row = dead(history("activity_scheduled 1"))
     before = everything()
     with pytest.raises(OptionInvalid, match="reason"):
@@ -364,7 +364,7 @@ def test_markup_and_quotes_in_a_reason_are_kept_as_they_are() -> None:
 
 
 def test_every_refusal_has_a_code_of_its_own_and_one_sentence_for_staff() -> None:
-    """SPEC B3."""
+    """Specification B3."""
     made = [
         WorkflowTerminal(uuid.uuid4(), "timed_out"),
         HistoryRecordsOutcome(uuid.uuid4(), "x:1:1", 1),

@@ -1,4 +1,6 @@
-"""SPEC B9.12: the database fails at each statement in turn, and at the commit. What is answered is the truth."""
+"""Specification B9.12: the database fails at each statement in turn, and at the commit. What is answered is the
+truth.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def number_of_statements(verb: Verb) -> int:
 @every_verb
 @pytest.mark.parametrize("fault", [Fault.BROKEN, Fault.BUSY, Fault.LOST])
 def test_a_statement_that_fails_for_good_leaves_everything_as_it_was_and_says_so(verb: Verb, fault: Fault) -> None:
-    """SPEC B9.12, BUGLOG A17: whichever statement it is."""
+    """Specification B9.12, faults A17: whichever statement it is."""
     for broken in range(1, number_of_statements(verb) + 1):
         row = letter()
         with nothing_changes(), failing(partial(operator.le, broken), fault) as statements:
@@ -96,7 +98,7 @@ def test_a_statement_that_fails_for_good_leaves_everything_as_it_was_and_says_so
 @every_verb
 @pytest.mark.parametrize("fault", [Fault.BUSY, Fault.LOST])
 def test_a_statement_that_fails_once_is_repeated_with_the_whole_transaction(verb: Verb, fault: Fault) -> None:
-    """SPEC B9.12: the truth is that it was done, once."""
+    """Specification B9.12: the truth is that it was done, once."""
     for broken in range(1, number_of_statements(verb) + 1):
         row = letter()
         with failing(partial(operator.eq, broken), fault) as statements:
@@ -109,7 +111,7 @@ def test_a_statement_that_fails_once_is_repeated_with_the_whole_transaction(verb
 @pytest.mark.parametrize("fault", [Fault.BUSY, Fault.LOST])
 @pytest.mark.parametrize("moment", Moment)
 def test_a_commit_that_fails_once_is_repeated_or_recognised(verb: Verb, moment: Moment, fault: Fault) -> None:
-    """SPEC B3 and B9.12: a retry that finds its audit row has succeeded and says so."""
+    """Specification B3 and B9.12: a retry that finds its audit row has succeeded and says so."""
     row = letter()
     with commits(lambda number: number == 1, moment, fault) as failed:
         answer = verb(row.workflow_id, 1)
@@ -121,7 +123,7 @@ def test_a_commit_that_fails_once_is_repeated_or_recognised(verb: Verb, moment: 
 @every_verb
 @pytest.mark.parametrize("moment", Moment)
 def test_commits_that_fail_until_the_patience_is_spent_end_in_the_truth(verb: Verb, moment: Moment) -> None:
-    """SPEC B9.12: when the database can be asked again, nothing is left unknown."""
+    """Specification B9.12: when the database can be asked again, nothing is left unknown."""
     row = letter()
     before = everything()
     with commits(lambda number: number <= 5, moment) as failed:
@@ -156,7 +158,7 @@ def test_a_commit_that_fails_for_good_is_looked_behind(verb: Verb, moment: Momen
 def test_a_store_that_goes_away_with_the_commit_leaves_the_outcome_unknown_and_says_so(
     verb: Verb, moment: Moment
 ) -> None:
-    """SPEC B9.12: it may have been done, or not; neither is claimed."""
+    """Specification B9.12: it may have been done, or not; neither is claimed."""
     row = letter()
     before = everything()
     with (
@@ -238,7 +240,7 @@ def test_a_discard_that_is_recognised_has_told_the_workflow_once() -> None:
 
 
 def test_a_store_that_does_not_answer_is_a_refusal_that_is_logged(logs: Any) -> None:
-    """SPEC B5."""
+    """Specification B5."""
     row = letter()
     with failing(lambda number: True, Fault.LOST), pytest.raises(StoreUnavailable):
         redrive(row.workflow_id, 1)

@@ -59,7 +59,7 @@ OUTCOMES = [Redriven, WorkflowTerminal, HistoryRecordsOutcome, RowNotFound, NotD
 
 
 def test_every_row_has_its_outcome_in_the_order_given_refusals_included() -> None:
-    """SPEC B3, BUGLOG A7, A8."""
+    """Specification B3, faults A7, A8."""
     outcomes = redrive_many(one_of_each())
     assert [type(outcome) for outcome in outcomes] == OUTCOMES
     assert Counter(OutboxRow.objects.values_list("redrive_count", flat=True)) == {0: 5, 1: 1}
@@ -118,7 +118,7 @@ def test_nothing_selected_is_nothing_done(nothing: Any) -> None:
 
 
 def test_a_filter_without_conditions_means_all_of_them_oldest_first(frozen_clock: Any) -> None:
-    """BUGLOG A5: one action for everything that matches."""
+    """Faults A5: one action for everything that matches."""
     rows = [held(dead_lettered_at=frozen_clock.now - timedelta(hours=age)) for age in (1, 3, 2)]
     alive(history())
     outcomes = redrive_many(DeadLetterFilter())
@@ -220,7 +220,7 @@ def dues(outcomes: list[Any], start: Any) -> list[float]:
 
 
 def test_they_come_due_at_the_rate_of_the_settings_and_the_first_at_once(frozen_clock: Any, settings: Any) -> None:
-    """BUGLOG O8: after an outage, not everything at the same moment."""
+    """Faults O8: after an outage, not everything at the same moment."""
     settings.DURABLE = {"REDRIVE_PER_SECOND": 4.0}
     rows = [held() for _ in range(5)]
     assert dues(redrive_many(rows), frozen_clock.now) == [0, 0.25, 0.5, 0.75, 1.0]
@@ -310,7 +310,7 @@ def test_a_lock_that_somebody_holds_on_one_workflow_stops_no_other() -> None:
 
 @own_connections
 def test_an_error_in_one_row_leaves_that_one_as_it_was_and_stops_no_other() -> None:
-    """BUGLOG A17: per row atomic."""
+    """Faults A17: per row atomic."""
     rows = [held() for _ in range(3)]
     broken = rows[1].workflow_id
 
@@ -340,7 +340,7 @@ def test_a_selection_that_can_not_be_read_is_said_before_anything_is_done(verb: 
 
 
 def test_a_redriven_row_keeps_its_queue_and_priority() -> None:
-    """BUGLOG A11: what limits a queue limits redriven rows, too."""
+    """Faults A11: what limits a queue limits redriven rows, too."""
     row = held(queue="slow", priority=7)
     done = redrive(row.workflow_id, 1)
     assert (done.row.queue, done.row.priority) == ("slow", 7)
@@ -356,7 +356,7 @@ def test_a_filter_with_no_ids_at_all_means_none() -> None:
 
 
 def test_a_row_that_can_not_be_read_is_refused_and_stops_no_other() -> None:
-    """BUGLOG A17; a worker that claimed it would fall over it."""
+    """Faults A17; a worker that claimed it would fall over it."""
     rows = [held(), held(), held(failure_delivered=True)]
     with connection.cursor() as cursor:
         ids = [row.pk for row in rows[:1] + rows[2:]]

@@ -34,7 +34,7 @@ from tests.waiting import PATIENCE, Barrier, in_thread
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ROUNDS = int(os.environ.get("DURABLE_TEST_ROUNDS", "500"))
-"""In all, over the four ways of SPEC B9.14, which asks for 500."""
+"""In all, over the four ways of specification B9.14, which asks for 500."""
 
 
 def in_turn(*, driver: Driver) -> int:
@@ -43,7 +43,7 @@ def in_turn(*, driver: Driver) -> int:
 
 
 def test_of_two_redrives_at_once_one_moves_the_row_and_the_other_waits_and_is_refused() -> None:
-    """SPEC B9.10, BUGLOG A12."""
+    """Specification B9.10, faults A12."""
     row = dead(history("activity_scheduled 1"))
     first = Halted("INSERT INTO durable_staffaction", redrive, row.workflow_id, 1)
     second = waiting(redrive, row.workflow_id, 1)
@@ -66,7 +66,7 @@ def test_two_forced_redrives_at_once_move_the_row_once_too() -> None:
 
 
 def test_many_times_over_two_redrives_that_start_together_move_the_row_once() -> None:
-    """SPEC B9.10, without a script for who comes first."""
+    """Specification B9.10, without a script for who comes first."""
     rows = [dead(history("activity_scheduled 1")) for _ in range(20)]
     start = Barrier(2)
 
@@ -87,7 +87,7 @@ def test_many_times_over_two_redrives_that_start_together_move_the_row_once() ->
 
 
 def test_a_redrive_that_comes_while_the_workflow_is_being_terminated_waits_and_is_refused() -> None:
-    """SPEC B9.11, first race: the workflow turns terminal between the look and the write."""
+    """Specification B9.11, first race: the workflow turns terminal between the look and the write."""
     driver = Driver()
     workflow_id, _ = stranded(driver)
     ending = Halted("INSERT INTO durable_event", terminate, workflow_id, reason="enough")
@@ -101,7 +101,7 @@ def test_a_redrive_that_comes_while_the_workflow_is_being_terminated_waits_and_i
 
 
 def test_terminating_a_workflow_that_is_being_redriven_waits_and_settles_the_row() -> None:
-    """SPEC B9.11, first race, the other way round: no zombie is left."""
+    """Specification B9.11, first race, the other way round: no zombie is left."""
     driver = Driver()
     workflow_id, _ = stranded(driver)
     first = Halted("INSERT INTO durable_staffaction", redrive, workflow_id, 1)
@@ -117,7 +117,7 @@ def test_terminating_a_workflow_that_is_being_redriven_waits_and_settles_the_row
 def test_a_redrive_that_comes_while_an_outcome_is_being_recorded_waits_for_it(
     mode: RedriveMode, frozen_clock: Any
 ) -> None:
-    """SPEC B9.11, second race: the workflow gives up on the activity between the look and the write."""
+    """Specification B9.11, second race: the workflow gives up on the activity between the look and the write."""
     driver = Driver()
     workflow_id, _ = stranded(driver, cases.impatient, 60)
     frozen_clock.move(timedelta(seconds=61))
@@ -136,7 +136,9 @@ def test_a_redrive_that_comes_while_an_outcome_is_being_recorded_waits_for_it(
 def test_a_turn_leaves_a_workflow_alone_that_is_being_redriven_and_settles_the_row_afterwards(
     frozen_clock: Any,
 ) -> None:
-    """SPEC B9.11, second race, the other way round: the outcome is recorded behind the redrive, and closes the row."""
+    """Specification B9.11, second race, the other way round: the outcome is recorded behind the redrive, and closes the
+    row.
+    """
     driver = Driver()
     workflow_id, _ = stranded(driver, cases.impatient, 60)
     frozen_clock.move(timedelta(seconds=61))
@@ -211,7 +213,9 @@ def by_completing(workflow_id: uuid.UUID, *, driver: Driver) -> None:
 def test_ending_a_workflow_against_dead_lettering_its_activity_many_times(
     ending: str, dying: Callable[[Claim], None], settings: Any
 ) -> None:
-    """SPEC B9.14: no deadlock reaches anyone, and no row is failed and delivered under a workflow that had ended."""
+    """Specification B9.14: no deadlock reaches anyone, and no row is failed and delivered under a workflow that had
+    ended.
+    """
     settings.DURABLE = {"DELIVERY_ATTEMPTS": 1}
     rounds = max(1, ROUNDS // 4)
     driver = Driver()

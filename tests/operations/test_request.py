@@ -37,7 +37,7 @@ def letter() -> OutboxRow:
 
 @every_verb
 def test_a_request_that_comes_again_is_already_done_whatever_has_become_of_the_row(verb: Any) -> None:
-    """BUGLOG A12: also when the row has died anew, and would let itself be redriven."""
+    """Faults A12: also when the row has died anew, and would let itself be redriven."""
     row, request = letter(), uuid.uuid4()
     done = verb(row.workflow_id, 1, request=request)
     for status in (done.row.status, "failed", "done"):
@@ -78,7 +78,7 @@ def test_one_request_for_many_rows_does_each_once_and_goes_on_where_it_was_inter
 @own_connections
 @every_verb
 def test_of_two_that_come_at_once_one_is_done_and_the_other_waits_and_is_told(verb: Any) -> None:
-    """BUGLOG A12."""
+    """Faults A12."""
     row, request = letter(), uuid.uuid4()
     first = Halted("INSERT INTO durable_staffaction", verb, row.workflow_id, 1, request=request)
     second = waiting(verb, row.workflow_id, 1, request=request)
@@ -91,7 +91,7 @@ def test_of_two_that_come_at_once_one_is_done_and_the_other_waits_and_is_told(ve
 @every_verb
 @pytest.mark.parametrize("moment", Moment)
 def test_a_commit_that_is_not_confirmed_is_not_taken_for_somebody_elses(verb: Any, moment: Moment) -> None:
-    """SPEC B3: a retry that finds its audit row has succeeded and says so."""
+    """Specification B3: a retry that finds its audit row has succeeded and says so."""
     row = letter()
     with mock.patch.object(transaction, "_FIRST_WAIT", 0.0), commits(lambda n: n == 1, moment):
         assert verb(row.workflow_id, 1, request=uuid.uuid4()).was_judged is False

@@ -1,4 +1,4 @@
-"""Columns by which lists tell failures apart without reading them. Issue 8, B7."""
+"""Columns by which lists tell failures apart without reading them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 
 def test_nothing_refers_to_a_workers_row() -> None:
-    """BUGLOG G3: to forget a worker is to delete one row, however many rows it has worked on."""
+    """Faults G3: to forget a worker is to delete one row, however many rows it has worked on."""
     referring = [
         f"{model.__name__}.{field.name}"
         for model in apps.get_app_config("durable").get_models()
@@ -24,7 +24,7 @@ def test_nothing_refers_to_a_workers_row() -> None:
 
 
 def test_the_database_holds_no_foreign_key_of_the_engine() -> None:
-    """DESIGN 3: each would cost a trigger and a row lock per insert, and a delete would look through everything."""
+    """Each would cost a trigger and a row lock per insert, and a delete would look through everything."""
     tables = [model._meta.db_table for model in apps.get_app_config("durable").get_models()]
     assert "durable_outboxrow" in tables
     with connection.cursor() as cursor:

@@ -196,7 +196,7 @@ SEEN: set[int] = set()
 
 @workflow(name="plant.remembering")
 async def remembering(item: int) -> str:
-    """Decides by what its process happens to know (BUGLOG R3)."""
+    """Decides by what its process happens to know (faults R3)."""
     if item in SEEN:
         return "known"
     return await ship.execute(item)

@@ -96,7 +96,7 @@ def test_a_workflow_survives_a_fault_at_each_point(point: str, when: Any) -> Non
 
 @pytest.mark.usefixtures("database")
 def test_acknowledgements_that_fail_four_times_do_not_run_the_handler_again() -> None:
-    """SPEC A2: five attempts of the acknowledgement, one of the handler."""
+    """Specification A2: five attempts of the acknowledgement, one of the handler."""
     with testing.replaced({plant.slow: lambda: "once"}) as calls, testing.failing("acknowledge", times=4) as fault:
         assert testing.run(plant.slow) == "once"
     assert (len(calls.calls), fault.raised) == (1, 4)
@@ -104,7 +104,7 @@ def test_acknowledgements_that_fail_four_times_do_not_run_the_handler_again() ->
 
 @pytest.mark.usefixtures("database")
 def test_an_acknowledgement_that_fails_five_times_is_abandoned_and_the_activity_delivered_again() -> None:
-    """SPEC A2: after the fifth it is given back with 100 ms."""
+    """Specification A2: after the fifth it is given back with 100 ms."""
     replaced = testing.replaced({plant.slow: lambda: "again"})
     with testing.freeze(NOON), testing.failing("acknowledge", times=5), replaced as calls:
         handle = plant.slow.enqueue()
@@ -117,7 +117,7 @@ def test_an_acknowledgement_that_fails_five_times_is_abandoned_and_the_activity_
 
 @pytest.mark.usefixtures("database")
 def test_an_acknowledgement_whose_commit_did_not_say_so_counts_once() -> None:
-    """SPEC A4: the second try meets no token, and stops."""
+    """Specification A4: the second try meets no token, and stops."""
     with testing.replaced({plant.slow: lambda: "once"}) as calls, testing.failing("acknowledge", when="after"):
         assert testing.run(plant.slow) == "once"
     assert len(calls.calls) == 1

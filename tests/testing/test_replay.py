@@ -80,7 +80,7 @@ class TestExport:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_fan_out_of_ten_activities_that_end_in_any_order_replays_equal_a_hundred_times() -> None:
-    """BUGLOG R1: a hundred workflows, each with another order of results and of turns in between."""
+    """Faults R1: a hundred workflows, each with another order of results and of turns in between."""
     chance = random.Random(1)
     driver = Driver(cached=50)
     handles = [get_workflow(driver.start(plant.parts, given)) for given in range(100)]
@@ -103,7 +103,7 @@ def test_a_fan_out_of_ten_activities_that_end_in_any_order_replays_equal_a_hundr
 
 @pytest.mark.django_db
 def test_a_divergence_is_recorded_once_parks_the_workflow_and_shows_what_differs() -> None:
-    """BUGLOG R1: expected against found, in the history and in the error."""
+    """Faults R1: expected against found, in the history and in the error."""
     with registry.isolated():
         first = durable.activity(name="changing.first")(_one)
         second = durable.activity(name="changing.second")(_two)
@@ -150,7 +150,7 @@ def _two() -> int:
 @pytest.mark.parametrize("turns", ["after each", "once for all"])
 @pytest.mark.parametrize("order", list(itertools.permutations(["completion", "signal", "timer"])), ids=" ".join)
 def test_events_are_applied_in_the_order_in_which_they_came(order: tuple[str, ...], turns: str) -> None:
-    """BUGLOG R2: signal, timer and completion in every order, fed one by one and together."""
+    """Faults R2: signal, timer and completion in every order, fed one by one and together."""
     with testing.freeze(NOON):
         driver = Driver()
         handle = get_workflow(driver.start(plant.race))
@@ -174,7 +174,7 @@ def test_events_are_applied_in_the_order_in_which_they_came(order: tuple[str, ..
 
 @pytest.mark.django_db
 def test_a_decision_by_what_the_process_knows_is_found_by_a_fresh_one() -> None:
-    """BUGLOG R3: the replay here agrees, since this process knows it, too."""
+    """Faults R3: the replay here agrees, since this process knows it, too."""
     plant.SEEN.add(5)
     try:
         handle = plant.remembering.start(5)
@@ -190,7 +190,7 @@ def test_a_decision_by_what_the_process_knows_is_found_by_a_fresh_one() -> None:
 
 @pytest.mark.django_db
 def test_an_order_that_depends_on_the_hash_seed_is_found() -> None:
-    """BUGLOG R3: at least one of two other seeds brings another order of eight words."""
+    """Faults R3: at least one of two other seeds brings another order of eight words."""
     handle = plant.unordered.start()
     testing.run(handle)
     exported = testing.export_history(handle)
@@ -201,7 +201,7 @@ def test_an_order_that_depends_on_the_hash_seed_is_found() -> None:
 
 @pytest.mark.django_db
 def test_a_faithful_history_replays_in_fresh_processes_as_well() -> None:
-    """BUGLOG R3."""
+    """Faults R3."""
     handle = plant.checkout.start(42)
     testing.run(handle)
     assert testing.replay(testing.export_history(handle)).closed is EventType.WORKFLOW_COMPLETED
@@ -209,7 +209,7 @@ def test_a_faithful_history_replays_in_fresh_processes_as_well() -> None:
 
 @pytest.mark.django_db
 def test_a_changed_input_of_an_activity_is_a_divergence() -> None:
-    """BUGLOG R5: what changes inputs only does not go unnoticed."""
+    """Faults R5: what changes inputs only does not go unnoticed."""
     handle = plant.checkout.start(42)
     testing.drain()
     text = json.dumps(testing.export_history(handle))

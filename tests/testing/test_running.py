@@ -45,7 +45,7 @@ def surroundings(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.mark.usefixtures("surroundings")
 class TestRun:
-    """Each of these in and out of a transaction, warm and cold (BUGLOG R3)."""
+    """Each of these in and out of a transaction, warm and cold (faults R3)."""
 
     def test_a_workflow_of_thirty_days_answers_its_result_at_once(self) -> None:
         assert testing.run(plant.checkout, 42) == "R-42: parcel 0, parcel 1, parcel 2"
@@ -64,7 +64,7 @@ class TestRun:
         ],
     )
     def test_a_handler_that_leaves_a_transaction_open_fails_as_in_a_worker(self, left: Any, error: str) -> None:
-        """BUGLOG C10. The test's own transaction goes on."""
+        """Faults C10. The test's own transaction goes on."""
         with pytest.raises(durable.WorkflowFailed) as failed:
             testing.run(left, "lost")
         assert failed.value.type == error

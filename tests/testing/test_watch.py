@@ -89,7 +89,7 @@ IMPURE: list[tuple[str, Callable[[], object]]] = [
 
 @pytest.mark.parametrize(("name", "call"), IMPURE, ids=[f"{name} {at}" for at, (name, _) in enumerate(IMPURE)])
 def test_a_call_that_no_replay_can_repeat_is_named_with_its_line(name: str, call: Callable[[], object]) -> None:
-    """BUGLOG R4."""
+    """Faults R4."""
     with pytest.raises(testing.Impure) as caught:
         replayed(call)
     error = caught.value
@@ -115,7 +115,7 @@ def test_a_call_that_no_replay_can_repeat_is_named_with_its_line(name: str, call
     ids=range(10),
 )
 def test_what_replays_or_only_tells_is_let_pass(call: Callable[[], object]) -> None:
-    """BUGLOG R4: the context offers now, uuid and random that replay."""
+    """Faults R4: the context offers now, uuid and random that replay."""
     assert replayed(call).events == 2
 
 
@@ -148,7 +148,7 @@ def test_the_watch_ends_with_the_replay() -> None:
 
 
 def test_the_system_check_reads_the_same_from_the_text() -> None:
-    """BUGLOG R4: a check flags them in registered workflows."""
+    """Faults R4: a check flags them in registered workflows."""
     with registry.isolated():
 
         @durable.workflow(name="clocked")

@@ -51,13 +51,13 @@ def test_at_least_two_of_the_themes_declare_this_version() -> None:
 
 @pytest.mark.parametrize("theme", fit_here())
 def test_every_page_is_whole_under_a_theme(theme: str) -> None:
-    """BUGLOG K11."""
+    """Faults K11."""
     assert " passed" in in_a_project_of(theme, "rendered")
 
 
 @pytest.mark.parametrize("theme", fit_here())
 def test_staff_do_their_work_under_a_theme(theme: str) -> None:
-    """BUGLOG K11."""
+    """Faults K11."""
     need_a_browser()
     assert " passed" in in_a_project_of(theme, "driven")
 

@@ -1,4 +1,4 @@
-"""The schedule of acknowledgements (SPEC A2), with a clock that counts and a store that fails as told."""
+"""The schedule of acknowledgements (specification A2), with a clock that counts and a store that fails as told."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ ENDINGS: list[Ending] = [
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: type(ending).__name__)
 def test_four_retryable_failures_and_success_on_the_fifth(store: Store, bench: Bench, ending: Ending) -> None:
-    """SPEC A5.1, A5.4, A5.5: the waits exactly, the same ending each time, no abandon."""
+    """Specification A5.1, A5.4, A5.5: the waits exactly, the same ending each time, no abandon."""
     store.fails = failing(4)
     bench.run(ending)
     assert bench.time.waits == [100 * MS, 200 * MS, 400 * MS, 800 * MS]
@@ -142,7 +142,7 @@ def test_four_retryable_failures_and_success_on_the_fifth(store: Store, bench: B
 
 
 def test_five_retryable_failures_abandon_once_with_the_same_token_and_100_ms(store: Store, bench: Bench) -> None:
-    """SPEC A5.2."""
+    """Specification A5.2."""
     store.fails = failing(5)
     bench.run(ENDINGS[0])
     assert bench.time.waits == [100 * MS, 200 * MS, 400 * MS, 800 * MS]
@@ -159,7 +159,7 @@ def test_five_retryable_failures_abandon_once_with_the_same_token_and_100_ms(sto
 def test_a_permanent_error_is_one_ack_and_one_abandon_without_a_wait(
     store: Store, bench: Bench, error: Exception
 ) -> None:
-    """SPEC A5.3, and A3: what is unknown is permanent."""
+    """Specification A5.3, and A3: what is unknown is permanent."""
     store.fails = failing(1, lambda: error)
     bench.run(ENDINGS[0])
     assert bench.time.waits == []
@@ -168,7 +168,7 @@ def test_a_permanent_error_is_one_ack_and_one_abandon_without_a_wait(
 
 
 def test_a_missing_token_at_the_second_try_stops_and_gives_nothing_back(store: Store, bench: Bench) -> None:
-    """SPEC A5.6 as the ack thread sees it: committed without saying so."""
+    """Specification A5.6 as the ack thread sees it: committed without saying so."""
     store.fails = failing(1)
     store.missing = {1}
     bench.run(ENDINGS[0])
@@ -192,7 +192,7 @@ def test_what_is_due_at_the_same_moment_shares_a_transaction(store: Store, bench
 
 
 def test_one_bad_item_of_a_hundred_spends_only_its_own_attempts(store: Store, bench: Bench) -> None:
-    """SPEC A5.9: 99 at their second attempt, the locked one abandoned after five, on its own times."""
+    """Specification A5.9: 99 at their second attempt, the locked one abandoned after five, on its own times."""
     store.fails = lambda endings: retryable() if any(e.claim.row_id == 50 for e in endings) else None
     bench.run(*(Completed(claim(row), "1") for row in range(1, 101)))
     assert store.sizes()[0] == 100

@@ -170,7 +170,7 @@ def test_a_lock_that_ends_within_the_tries_ends_them(plant: Plant, bench: Bench)
 def test_of_a_hundred_the_one_that_is_held_for_five_tries_is_abandoned(
     plant: Plant, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """SPEC A5.9 with a real lock, which is gone as soon as the fifth attempt has failed."""
+    """Specification A5.9 with a real lock, which is gone as soon as the fifth attempt has failed."""
     for number in range(100):
         plant.enqueue(activities.add, number, 0)
     claims = bench.claim()

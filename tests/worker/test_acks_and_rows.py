@@ -1,4 +1,4 @@
-"""SPEC A5 against the database under test: real claims and rows, an ack thread's body run in the test."""
+"""Specification A5 against the database under test: real claims and rows, an ack thread's body run in the test."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def due_now(workflow_id: uuid.UUID) -> None:
 
 
 def test_success_on_the_fifth_try_is_one_run_and_one_completion(plant: Plant, bench: Bench) -> None:
-    """SPEC A5.1."""
+    """Specification A5.1."""
     workflow_id = plant.enqueue(activities.note, "a")
     bench.before = failing(4)
     bench.deliver(bench.claim())
@@ -90,7 +90,7 @@ def test_success_on_the_fifth_try_is_one_run_and_one_completion(plant: Plant, be
 
 
 def test_after_five_failures_the_item_is_delivered_again_with_a_new_token(plant: Plant, bench: Bench) -> None:
-    """SPEC A5.2."""
+    """Specification A5.2."""
     workflow_id = plant.enqueue(activities.note, "b")
     bench.before = failing(5)
     first = bench.claim()
@@ -108,7 +108,7 @@ def test_after_five_failures_the_item_is_delivered_again_with_a_new_token(plant:
 
 
 def test_an_application_error_is_acknowledged_in_place_with_equal_payloads(plant: Plant, bench: Bench) -> None:
-    """SPEC A5.4."""
+    """Specification A5.4."""
     workflow_id = plant.enqueue(activities.fail, "c", budget=1)
     bench.before = failing(3)
     bench.deliver(bench.claim())
@@ -118,7 +118,7 @@ def test_an_application_error_is_acknowledged_in_place_with_equal_payloads(plant
 
 
 def test_an_attempt_that_goes_back_for_the_next_is_retried_in_place(plant: Plant, bench: Bench) -> None:
-    """SPEC A2: one that goes back to pending is an acknowledgement, too."""
+    """Specification A2: one that goes back to pending is an acknowledgement, too."""
     workflow_id = plant.enqueue(activities.fail, "d")
     bench.before = failing(2)
     bench.deliver(bench.claim())
@@ -128,7 +128,7 @@ def test_an_attempt_that_goes_back_for_the_next_is_retried_in_place(plant: Plant
 
 
 def test_a_commit_that_reports_an_error_is_found_at_the_second_try(plant: Plant, bench: Bench) -> None:
-    """SPEC A4, A5.6: one completion in the history, and no new delivery."""
+    """Specification A4, A5.6: one completion in the history, and no new delivery."""
     workflow_id = plant.start(workflows.three, "e")
     from durable.flow import turn
     from durable.kernel.cache import Cache
@@ -147,7 +147,7 @@ def test_a_commit_that_reports_an_error_is_found_at_the_second_try(plant: Plant,
 
 
 def test_of_a_hundred_the_locked_one_is_abandoned_and_99_go_at_their_second_try(plant: Plant, bench: Bench) -> None:
-    """SPEC A5.9."""
+    """Specification A5.9."""
     ids = [plant.enqueue(activities.add, number, 0) for number in range(100)]
     claims = bench.claim()
     assert len(claims) == 100
@@ -175,7 +175,7 @@ def test_of_a_hundred_the_locked_one_is_abandoned_and_99_go_at_their_second_try(
 def test_the_delivery_budget_ends_it_with_and_without_retries(
     plant: Plant, bench: Bench, settings: Any, error: Exception
 ) -> None:
-    """SPEC A5.8."""
+    """Specification A5.8."""
     settings.DURABLE = settings.DURABLE | {"DELIVERY_ATTEMPTS": 2}
     workflow_id = plant.enqueue(activities.note, "f")
 
@@ -192,7 +192,7 @@ def test_the_delivery_budget_ends_it_with_and_without_retries(
 
 
 def test_a_dead_connection_is_replaced_before_the_next_try(plant: Plant, bench: Bench) -> None:
-    """SPEC A2, BUGLOG C4: the result is stored without a second run."""
+    """Specification A2, faults C4: the result is stored without a second run."""
     from django.db import connection
 
     workflow_id = plant.enqueue(activities.note, "g")

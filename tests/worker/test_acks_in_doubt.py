@@ -170,7 +170,7 @@ def test_of_a_batch_in_doubt_each_says_its_own_once(
 def test_the_last_try_may_be_the_one_that_was_committed(
     plant: Plant, bench: Bench, commits: Commits, ear: Ear, sent: Counter[str]
 ) -> None:
-    """The abandonment finds nothing (SPEC A4), and what is there is said."""
+    """The abandonment finds nothing (specification A4), and what is there is said."""
     workflow_id = begin(plant, "a failure")
     commits.made = lambda number: number == 5
     bench.deliver(bench.claim())
@@ -258,7 +258,7 @@ def test_a_delivery_that_was_lost_is_late_as_ever(plant: Plant, bench: Bench, ea
 
 
 def test_a_transactional_commit_in_doubt_is_found_as_well(plant: Plant, ear: Ear, sent: Counter[str]) -> None:
-    """The handler does not run again (SPEC A6), its end is signalled, and nobody calls it late."""
+    """The handler does not run again (specification A6), its end is signalled, and nobody calls it late."""
     workflow_id = plant.enqueue(activities.write_once, "t")
     taken = take()
     wrapper, commit = connections[connection.alias], connection.commit

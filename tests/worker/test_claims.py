@@ -1,4 +1,4 @@
-"""When the claim loop claims what (SPEC B7: suspects are delivered alone)."""
+"""When the claim loop claims what (specification B7: suspects are delivered alone)."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_quick_handlers_have_more_claimed_ahead_in_batches(floor: Floor) -> None
 
 
 def test_what_was_claimed_ahead_is_held_from_the_claim_on(floor: Floor) -> None:
-    """BUGLOG X5."""
+    """Faults X5."""
     floor.ordinary = [claim(row) for row in range(1, 6)]
     floor.slots.ahead = 2
     floor.claims.step()
@@ -175,7 +175,7 @@ def test_what_has_not_begun_goes_back_at_the_end_of_the_loop(floor: Floor) -> No
 
 
 def test_nothing_is_claimed_before_the_start_is_in_order(floor: Floor) -> None:
-    """SPEC B7: rows of terminal workflows are settled before the first claim."""
+    """Specification B7: rows of terminal workflows are settled before the first claim."""
     floor.ready.clear()
     floor.ordinary = [claim(1)]
     floor.claims.step()
@@ -183,7 +183,7 @@ def test_nothing_is_claimed_before_the_start_is_in_order(floor: Floor) -> None:
 
 
 def test_what_is_claimed_is_held_until_its_acknowledgement_has_ended(floor: Floor) -> None:
-    """BUGLOG X5: renewed from the claim on."""
+    """Faults X5: renewed from the claim on."""
     floor.ordinary = [claim(1), claim(2)]
     floor.claims.step()
     assert [delivery.claim.row_id for delivery in floor.leases.all()] == [1, 2]
@@ -321,7 +321,7 @@ def test_what_a_turn_has_reserved_is_claimed_by_nobody_else(floor: Floor) -> Non
 
 
 def test_turns_take_nothing_while_suspects_wait_or_run(floor: Floor) -> None:
-    """SPEC B7: a suspect is delivered alone."""
+    """Specification B7: a suspect is delivered alone."""
     floor.look()
     floor.suspects = [claim(101, suspect=True)]
     floor.claims.suspects_due()
@@ -332,7 +332,7 @@ def test_turns_take_nothing_while_suspects_wait_or_run(floor: Floor) -> None:
 
 
 def test_a_suspect_waits_for_what_a_turn_is_about_to_bring(floor: Floor) -> None:
-    """SPEC B7, from the other side."""
+    """Specification B7, from the other side."""
     floor.look()
     assert floor.claims.reserve() == 3
     floor.suspects = [claim(101, suspect=True)]

@@ -36,7 +36,7 @@ POOLS = ["{}", *(['{"pool": true}'] if VENDOR == "postgresql" else [])]
 def test_workers_forked_after_a_query_in_ready_have_sessions_of_their_own(
     plant: Plant, runworker: Start, tmp_path: Path, early: str, options: str
 ) -> None:
-    """BUGLOG K4: nobody reads another's reply, and nobody waits for a thread that is the parent's."""
+    """Faults K4: nobody reads another's reply, and nobody waits for a thread that is the parent's."""
     sessions = tmp_path / "sessions"
     ids = [plant.start(workflows.journey, f"k{number}") for number in range(12)]
     for workflow_id in ids:

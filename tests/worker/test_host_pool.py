@@ -60,7 +60,7 @@ def outside_the_pool() -> Any:
 def test_work_goes_on_whatever_the_size_of_the_pool_and_nothing_is_counted_against_it(
     plant: Plant, pooled: Callable[[Any], None], size: str
 ) -> None:
-    """BUGLOG K1: 120 activities of all kinds on 16 slots, each delivered once."""
+    """Faults K1: 120 activities of all kinds on 16 slots, each delivered once."""
     from durable.models import OutboxRow
 
     pooled(SIZES[size])
@@ -118,7 +118,7 @@ def test_a_connection_that_the_engine_discards_is_followed_by_one_outside_the_po
 def test_a_transactional_delivery_that_gets_no_connection_is_put_off_uncounted_and_health_is_red_meanwhile(
     plant: Plant, pooled: Callable[[Any], None], door: Callable[[str], Gate]
 ) -> None:
-    """BUGLOG K1: one handler sits on the only connection; what comes after it loses nothing."""
+    """Faults K1: one handler sits on the only connection; what comes after it loses nothing."""
     gate = door("held")
     pooled({"min_size": 1, "max_size": 1, "timeout": 0.05})
     holding = plant.enqueue(activities.pass_gate_holding, "held")

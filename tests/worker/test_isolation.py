@@ -61,7 +61,7 @@ def one_thread(told: list[Any]) -> bool:
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_no_session_state_and_no_lock_meets_the_next_handler(plant: Plant, told: list[Any], way: Any) -> None:
-    """BUGLOG K9: what a new session has is what the next handler finds."""
+    """Faults K9: what a new session has is what the next handler finds."""
     ended = run(plant, (way, "look"), (way, "leave"), (way, "look"))
     assert ended == [WorkflowStatus.COMPLETED] * 3
     (_, new, _), _, (_, after, _) = told
@@ -241,7 +241,7 @@ def test_what_goes_back_to_a_pool_takes_nothing_along(plant: Plant, told: list[A
 
 
 def test_a_transaction_that_an_async_handler_left_open_is_its_own_alone(plant: Plant, told: list[Any]) -> None:
-    """BUGLOG K9: on the one thread that async handlers shared, it was everybody's."""
+    """Faults K9: on the one thread that async handlers shared, it was everybody's."""
     ended = run(plant, (sessions.in_async, "leave_open"), (sessions.in_async, "look"))
     assert ended == [WorkflowStatus.FAILED, WorkflowStatus.COMPLETED]
 

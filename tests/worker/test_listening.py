@@ -154,7 +154,7 @@ def test_what_is_left_out_within_the_spacing_is_found_by_the_second_look(
 def test_trouble_with_the_telling_after_the_commit_is_not_the_callers(
     plant: Plant, notify: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """BUGLOG J4."""
+    """Faults J4."""
     from django.db import OperationalError
 
     from durable.store import wakeups
@@ -214,7 +214,7 @@ def end_listeners() -> None:
 def test_with_the_channel_cut_work_is_found_by_polling_and_the_loss_is_told_once(
     plant: Plant, notify: None, settings: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """BUGLOG C7: in the log, in the worker's row, and by `durable health`; the probe stays green."""
+    """Faults C7: in the log, in the worker's row, and by `durable health`; the probe stays green."""
     settings.DURABLE = settings.DURABLE | {"RECONCILE_EVERY": timedelta(milliseconds=50)}
     with running() as (worker, _):
         until(lambda: worker.listener.wakes_by is WakesBy.NOTIFICATION)
@@ -248,7 +248,7 @@ def _wakes_by() -> list[str]:
 def test_a_channel_that_does_not_carry_its_own_word_is_lost(
     plant: Plant, notify: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """BUGLOG C7: half open, or behind a pooler that gives each statement another session."""
+    """Faults C7: half open, or behind a pooler that gives each statement another session."""
     monkeypatch.setattr(listening, "ECHO_WITHIN", 0.0)
     monkeypatch.setattr(Listener, "_heard", lambda listener, seconds, stop_after: False)
     one = Listener(alias="default", queues=None, ring=lambda: None)

@@ -63,7 +63,7 @@ class Descriptors:
 def test_without_descriptors_the_probe_is_red_and_says_so_and_later_all_goes_on(
     plant: Plant, launch: Launch, processes: list[str]
 ) -> None:
-    """BUGLOG K12: a probe that cannot be accepted ended the thread that answers, or the supervisor."""
+    """Faults K12: a probe that cannot be accepted ended the thread that answers, or the supervisor."""
     port = free_port()
     process = launch("--health", f"127.0.0.1:{port}", *processes)
     until(lambda: answer_of(port) == (200, "ok\n"))
@@ -218,7 +218,7 @@ def alone(folder: Path) -> list[str]:
 def test_a_full_folder_for_temporary_files_keeps_no_workflow_from_its_turns(
     plant: Plant, launch: Launch, tmp_path: Path
 ) -> None:
-    """BUGLOG K12: writing to a map of a file without space ended the process by SIGBUS."""
+    """Faults K12: writing to a map of a file without space ended the process by SIGBUS."""
     place = tmp_path / "small"
     place.mkdir()
     workflow_id = plant.start(workflows.three, "a")

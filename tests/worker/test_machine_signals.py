@@ -1,4 +1,4 @@
-"""What a terminal, a service manager or a container does to a worker's process (BUGLOG K12): real processes, real
+"""What a terminal, a service manager or a container does to a worker's process (faults K12): real processes, real
 signals. None leaves a row claimed that a second of work would have given back.
 """
 

@@ -88,7 +88,7 @@ def test_a_burst_works_until_nothing_is_due_and_exits_0(plant: Plant, runworker:
 
 
 def test_several_processes_in_a_burst_share_the_work_and_run_each_once(plant: Plant, runworker: Start) -> None:
-    """BUGLOG Q1 at the level of workers."""
+    """Faults Q1 at the level of workers."""
     ids = [plant.start(workflows.fan, f"b{number}", 10) for number in range(10)]
     assert code_of(runworker("--burst", "--processes", "3")) == 0
     assert {plant.look(workflow_id).status for workflow_id in ids} == {WorkflowStatus.COMPLETED}
@@ -164,7 +164,7 @@ def test_grace_over_releases_and_exits_0_with_the_handler_still_running(
 def test_after_sigkill_another_worker_takes_it_over(
     plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]
 ) -> None:
-    """BUGLOG S1: with no operator, and the lost attempt shown."""
+    """Faults S1: with no operator, and the lost attempt shown."""
     door = pipes("f")
     workflow_id = plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "f")
     process = runworker(PLANT_LEASE="1")
@@ -185,7 +185,7 @@ def test_after_sigkill_another_worker_takes_it_over(
 def test_a_handler_that_kills_its_process_spends_its_own_budget_only(
     plant: Plant, runworker: Start, tmp_path: Path
 ) -> None:
-    """BUGLOG O1, SPEC B7: three deliveries, then a dead letter; the others get through with one loss at most."""
+    """Faults O1, specification B7: three deliveries, then a dead letter; the others lose one delivery at most."""
     killed = tmp_path / "killed"
     killer = plant.enqueue(activities.die, str(killed))
     from durable.models import OutboxRow
@@ -207,7 +207,7 @@ def test_a_handler_that_kills_its_process_spends_its_own_budget_only(
 def test_the_supervisor_replaces_a_killed_child_and_forwards_the_stop(
     plant: Plant, runworker: Start, pipes: Callable[[str], Pipes]
 ) -> None:
-    """BUGLOG S8."""
+    """Faults S8."""
     from tests.ledger.models import Entry
 
     door = pipes("h")
@@ -290,7 +290,7 @@ def test_a_store_that_is_away_at_the_start_exits_3_where_asked_to(runworker: Sta
 def test_a_turn_that_never_comes_back_restarts_the_worker_and_is_counted_until_it_blocks(
     plant: Plant, runworker: Start
 ) -> None:
-    """DESIGN 5, CPU limit: the worker starts itself anew, and other work goes on."""
+    """The CPU limit: the worker starts itself anew, and other work goes on."""
     spinning = plant.start(workflows.hang)
     after: list[Any] = [plant.enqueue(activities.add, 1, 1)]
     process = runworker(PLANT_TURN="0.1", PLANT_GRACE="0", PLANT_POISON="1", PLANT_LEASE="2")
@@ -303,7 +303,7 @@ def test_a_turn_that_never_comes_back_restarts_the_worker_and_is_counted_until_i
 
 
 def test_a_child_that_hangs_in_its_boot_is_killed_and_replaced(tmp_path: Path) -> None:
-    """BUGLOG S7."""
+    """Faults S7."""
     script = f"""
 import pathlib, signal, sys
 import django
@@ -342,7 +342,7 @@ sys.exit(supervisor.run())
 def test_reload_starts_anew_when_code_changes_and_waits_out_what_does_not_compile(
     plant: Plant, runworker: Start, tmp_path: Path
 ) -> None:
-    """BUGLOG J11."""
+    """Faults J11."""
     code, starts = tmp_path / "changing_settings.py", tmp_path / "starts"
     good = f"from tests.worker.plant_settings import *\nwith open({str(starts)!r}, 'a') as file:\n    file.write('x')\n"
     code.write_text(good)
@@ -370,7 +370,7 @@ def test_reload_starts_anew_when_code_changes_and_waits_out_what_does_not_compil
 def test_supervised_workers_a_burst_and_health_live_with_the_hosts_pool(
     plant: Plant, runworker: Start, subprocess_environment: dict[str, str], pool: str
 ) -> None:
-    """BUGLOG K1: each process has a pool of its own, and a listener beside it."""
+    """Faults K1: each process has a pool of its own, and a listener beside it."""
     pooled = {"PLANT_OPTIONS": f'{{"pool": {pool}}}', "PLANT_NOTIFY": "1", "PLANT_CONCURRENCY": "16"}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -93,7 +93,7 @@ def test_a_turn_that_kept_nobody_waiting_rings_for_nothing(stage: Stage) -> None
 
 
 def test_what_may_have_been_taken_keeps_its_room_until_it_is_known(stage: Stage) -> None:
-    """SPEC B7: a suspect that starts meanwhile would not be alone. And a burst is not over."""
+    """Specification B7: a suspect that starts meanwhile would not be alone. And a burst is not over."""
 
     def lost(take: Any) -> TurnReport:
         assert stage.claims.reserve() == 3

@@ -44,7 +44,7 @@ def test_more_workflows_than_find_room_in_memory_come_to_their_end_without_waiti
 
 
 def test_a_fan_out_wider_than_the_slots_runs_each_once(plant: Plant) -> None:
-    """BUGLOG X5."""
+    """Faults X5."""
     workflow_id = plant.start(workflows.fan, "b", 50)
     plant.burst()
     assert plant.look(workflow_id).result == "50"
@@ -59,7 +59,7 @@ def test_single_activities_end_with_their_result(plant: Plant) -> None:
 
 
 def test_a_limit_of_three_means_three_starts(plant: Plant) -> None:
-    """BUGLOG O2, P4."""
+    """Faults O2, P4."""
     workflow_id = plant.enqueue(activities.fail, "c")
     plant.burst()
     found = plant.look(workflow_id)
@@ -87,7 +87,7 @@ def test_a_failed_attempt_is_made_again(plant: Plant) -> None:
     ],
 )
 def test_these_errors_fail_at_the_first_attempt(plant: Plant, definition: Any, type_name: str) -> None:
-    """BUGLOG P3, P5: errors that are not tried again, that fight back, and that would end a process."""
+    """Faults P3, P5: errors that are not tried again, that fight back, and that would end a process."""
     with listening() as ear:
         workflow_id = plant.enqueue(definition)
         plant.burst()
@@ -100,7 +100,7 @@ def test_these_errors_fail_at_the_first_attempt(plant: Plant, definition: Any, t
 
 
 def test_a_result_that_json_can_not_carry_fails_once_and_keeps_side_results(plant: Plant) -> None:
-    """BUGLOG P2."""
+    """Faults P2."""
     workflow_id = plant.enqueue(activities.nan, "e")
     plant.burst()
     found = plant.look(workflow_id)
@@ -124,14 +124,14 @@ def test_an_overrun_attempt_is_spent_and_its_slot_is_not(plant: Plant, door: Cal
 
 
 def test_event_loops_work_inside_a_sync_handler(plant: Plant) -> None:
-    """BUGLOG J8."""
+    """Faults J8."""
     workflow_id = plant.enqueue(activities.loops)
     plant.burst()
     assert plant.look(workflow_id).result == '"1 2"'
 
 
 def test_a_handler_that_leaves_a_transaction_open_is_failed_by_name(plant: Plant) -> None:
-    """BUGLOG C10."""
+    """Faults C10."""
     workflow_id = plant.enqueue(activities.left_open, "f")
     after = plant.enqueue(activities.note, "g")
     plant.burst(concurrency=1)
@@ -142,7 +142,7 @@ def test_a_handler_that_leaves_a_transaction_open_is_failed_by_name(plant: Plant
 
 
 def test_what_other_code_had_to_block_is_tried_again_by_a_worker_with_this_code(plant: Plant) -> None:
-    """DESIGN 5: once after a deploy, without anybody pressing unblock. What this code blocked itself stays blocked."""
+    """Once after a deploy, without anybody pressing unblock. What this code blocked itself stays blocked."""
     repaired, hopeless = plant.start(workflows.three, "d"), plant.start(workflows.three, "e")
     for workflow_id, version in [(repaired, "the code before"), (hopeless, registry.version())]:
         Workflow.objects.filter(pk=workflow_id).update(blocked_reason="does not fit", blocked_version=version)
@@ -154,7 +154,7 @@ def test_what_other_code_had_to_block_is_tried_again_by_a_worker_with_this_code(
 
 
 def test_a_begin_that_django_knows_nothing_of_is_found_too(plant: Plant) -> None:
-    """BUGLOG C10. What the next handler of that thread writes would have been lost with it."""
+    """Faults C10. What the next handler of that thread writes would have been lost with it."""
     workflow_id = plant.enqueue(activities.left_open_by_hand, "f")
     after = plant.enqueue(activities.note, "g")
     plant.burst(concurrency=1)
@@ -166,7 +166,7 @@ def test_a_begin_that_django_knows_nothing_of_is_found_too(plant: Plant) -> None
 
 @pytest.mark.parametrize("how", ["entered", "closed", "marked", "rolled back", "aborted"])
 def test_a_transactional_handler_that_spoils_its_transaction_is_failed_by_name(plant: Plant, how: str) -> None:
-    """SPEC A6, BUGLOG C10. Neither a dead letter, nor a completion that nobody committed."""
+    """Specification A6, faults C10. Neither a dead letter, nor a completion that nobody committed."""
     if how == "aborted" and connection.vendor == "sqlite":
         pytest.skip("On SQLite a failed statement undoes itself, and the transaction goes on.")
     workflow_id = plant.enqueue(activities.spoil, how)
@@ -201,7 +201,7 @@ def test_a_transactional_handler_after_which_nothing_can_be_written_is_failed_by
 
 
 def test_a_transactional_handler_that_raises_inside_a_block_it_did_not_leave_writes_nothing(plant: Plant) -> None:
-    """SPEC A6. Its error ends the whole transaction, and not a savepoint of it."""
+    """Specification A6. Its error ends the whole transaction, and not a savepoint of it."""
     workflow_id = plant.enqueue(activities.entered_and_raised, "i")
     plant.burst(concurrency=1)
     assert plant.look(workflow_id).failure.type == "LookupError"
@@ -216,7 +216,7 @@ def test_a_transactional_handler_commits_with_its_completion(plant: Plant) -> No
 
 
 def test_a_transactional_handler_that_fails_leaves_nothing_but_its_failure(plant: Plant) -> None:
-    """SPEC A6."""
+    """Specification A6."""
     workflow_id = plant.enqueue(activities.write_and_fail, "i")
     plant.burst()
     found = plant.look(workflow_id)
@@ -225,7 +225,7 @@ def test_a_transactional_handler_that_fails_leaves_nothing_but_its_failure(plant
 
 
 def test_an_input_that_does_not_decode_is_not_run_and_becomes_a_dead_letter(plant: Plant, settings: Any) -> None:
-    """BUGLOG P9, O5."""
+    """Faults P9, O5."""
     settings.DURABLE = settings.DURABLE | {"DELIVERY_ATTEMPTS": 2}
     workflow_id = plant.enqueue(activities.note, "j")
     from durable.models import OutboxRow
@@ -240,7 +240,7 @@ def test_an_input_that_does_not_decode_is_not_run_and_becomes_a_dead_letter(plan
 
 
 def test_an_unknown_handler_is_put_off_uncounted_and_the_next_row_runs(plant: Plant) -> None:
-    """BUGLOG O6."""
+    """Faults O6."""
     workflow_id = plant.enqueue(activities.note, "l")
     from durable.models import OutboxRow
 
@@ -253,7 +253,7 @@ def test_an_unknown_handler_is_put_off_uncounted_and_the_next_row_runs(plant: Pl
 
 
 def test_an_unknown_handler_counts_after_its_time_and_ends_as_a_dead_letter(plant: Plant, settings: Any) -> None:
-    """BUGLOG O6."""
+    """Faults O6."""
     from datetime import timedelta
 
     settings.DURABLE = settings.DURABLE | {"DELIVERY_ATTEMPTS": 2, "UNKNOWN_HANDLER_FOR": timedelta()}

@@ -79,7 +79,7 @@ def test_an_end_that_is_asked_for_outranks_a_restart_that_is_under_way(
 
 @pytest.mark.parametrize("how", ["exit", "stop"])
 def test_a_handler_that_ends_the_event_loop_takes_no_other_along(plant: Plant, how: str) -> None:
-    """BUGLOG N3: each later async delivery would be claimed, renewed for ever, and never run."""
+    """Faults N3: each later async delivery would be claimed, renewed for ever, and never run."""
     plant.enqueue(activities.end_the_loop, how)
     after = [plant.enqueue(activities.note_async, f"b{number}") for number in range(5)]
     with running() as (worker, _):
@@ -129,7 +129,7 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> NoThreads:
 
 
 def test_without_a_thread_to_be_had_deliveries_go_back_and_no_slot_is_lost(plant: Plant, no_threads: NoThreads) -> None:
-    """BUGLOG N3."""
+    """Faults N3."""
     ids = [plant.enqueue(activities.add, number, 1) for number in range(6)]
     with running() as (worker, _):
         until(lambda: no_threads.refused > 0)
@@ -203,7 +203,7 @@ def test_a_fault_while_acknowledging_ends_neither_the_thread_nor_the_renewal_of_
 
 
 def test_a_burst_with_debug_on_keeps_no_statements(plant: Plant, settings: Any) -> None:
-    """BUGLOG J10: Django would keep the text of the last 9,000 of each connection."""
+    """Faults J10: Django would keep the text of the last 9,000 of each connection."""
     from django.db import connections
 
     settings.DEBUG = True

@@ -92,7 +92,7 @@ def test_what_outlasts_the_grace_is_released_uncounted_and_its_late_result_dropp
 def test_an_activity_of_many_leases_runs_once(
     plant: Plant, door: Callable[[str], Gate], settings: Any, renewals: Renewals, definition: Any
 ) -> None:
-    """BUGLOG X1, X4: also when an async handler blocks its event loop."""
+    """Faults X1, X4: also when an async handler blocks its event loop."""
     settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1)}
     gate = door("c")
     workflow_id = plant.enqueue(definition, "c")
@@ -109,7 +109,7 @@ def test_an_activity_of_many_leases_runs_once(
 def test_the_lease_is_renewed_while_the_acknowledgement_waits(
     plant: Plant, settings: Any, monkeypatch: pytest.MonkeyPatch, renewals: Renewals
 ) -> None:
-    """SPEC A5.7: the lease is shorter than the waits, another worker is there, and does not get it."""
+    """Specification A5.7: the lease is shorter than the waits, another worker is there, and does not get it."""
     settings.DURABLE = settings.DURABLE | {
         "LEASE_FOR": timedelta(seconds=1),
         "RECONCILE_EVERY": timedelta(seconds=0.1),
@@ -136,7 +136,7 @@ def test_the_lease_is_renewed_while_the_acknowledgement_waits(
 def test_a_cancel_request_reaches_a_sync_handler_and_no_attempt_follows(
     plant: Plant, door: Callable[[str], Gate], settings: Any
 ) -> None:
-    """BUGLOG N1."""
+    """Faults N1."""
     settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1)}
     gate = door("e")
     workflow_id = plant.enqueue(activities.wait_for_cancel, "e", budget=5)
@@ -153,7 +153,7 @@ def test_a_cancel_request_reaches_a_sync_handler_and_no_attempt_follows(
 def test_cancelled_async_handlers_give_their_slots_back(
     plant: Plant, door: Callable[[str], Gate], settings: Any
 ) -> None:
-    """BUGLOG N3: more cancellations than slots; afterwards the pool still runs something."""
+    """Faults N3: more cancellations than slots; afterwards the pool still runs something."""
     settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1), "CONCURRENCY": 2}
     gate = door("f")
     gate.open()
@@ -172,7 +172,7 @@ def test_cancelled_async_handlers_give_their_slots_back(
 def test_a_handler_whose_row_was_settled_learns_it_and_is_dropped(
     plant: Plant, door: Callable[[str], Gate], settings: Any
 ) -> None:
-    """SPEC B7: the workflow is terminated; the next renewal finds the token gone."""
+    """Specification B7: the workflow is terminated; the next renewal finds the token gone."""
     from durable.flow import terminate
 
     settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1)}
@@ -188,7 +188,7 @@ def test_a_handler_whose_row_was_settled_learns_it_and_is_dropped(
 
 
 def test_trouble_in_the_store_ends_no_loop(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    """BUGLOG C3, C5, X3: every verb of every loop fails three times, each in its own way; then all is as ever."""
+    """Faults C3, C5, X3: every verb of every loop fails three times, each in its own way; then all is as ever."""
     from django.db import IntegrityError, InterfaceError, OperationalError
 
     from durable.flow import claim, reconcile, turn
@@ -206,7 +206,7 @@ def test_trouble_in_the_store_ends_no_loop(plant: Plant, monkeypatch: pytest.Mon
 def test_a_stop_without_a_store_says_so_and_names_what_stays_leased(
     plant: Plant, door: Callable[[str], Gate], settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """BUGLOG C6."""
+    """Faults C6."""
     from django.db import OperationalError
 
     from durable.flow import release

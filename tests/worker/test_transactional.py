@@ -1,4 +1,4 @@
-"""Transactional handlers (SPEC A6) with faults around their commit."""
+"""Transactional handlers (specification A6) with faults around their commit."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def empty_pool() -> OperationalError:
 def test_a_handler_that_never_had_a_connection_is_put_off_and_not_counted(
     plant: Plant, monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception], tries: int
 ) -> None:
-    """BUGLOG K1: a pool has made it wait already, so it is not asked five times."""
+    """Faults K1: a pool has made it wait already, so it is not asked five times."""
     plant.enqueue(activities.write_once, "g")
     taken = take()
     asked = []
@@ -209,7 +209,7 @@ def test_a_handlers_error_of_another_database_is_an_application_error(
 def test_a_handlers_error_of_the_engines_database_is_repeated_with_its_transaction(
     plant: Plant, isolated_registry: Any
 ) -> None:
-    """BUGLOG D3: what a deadlock has undone is done again within the attempt."""
+    """Faults D3: what a deadlock has undone is done again within the attempt."""
     began = []
 
     @activity(name="plant.here", transactional=True)

@@ -1,4 +1,4 @@
-"""Which errors are worth another try. SPEC A3 is the table; every retry in the product asks `classify`."""
+"""Which errors are worth another try. Specification A3 is the table; every retry in the product asks `classify`."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def poison(state: State, workflow_id: uuid.UUID) -> None:
 
 
 def redrive_verdict(state: State, workflow_id: uuid.UUID, ordinal: int, *, forced: bool) -> str:
-    """What the gates of SPEC B2 say, the first one that refuses."""
+    """What the gates of specification B2 say, the first one that refuses."""
     if workflow_id not in state.workflows:
         return "row_not_found"
     if not state.is_live(workflow_id):
