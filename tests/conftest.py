@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
+from tests import plan
 from tests.waiting import PATIENCE, Barrier, Gate, in_thread
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -53,6 +54,18 @@ def pytest_configure() -> None:
             signal.signal(number, signal.SIG_DFL)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if plan.is_once(item.nodeid):
+        item.add_marker("once")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """After pytest-randomly has shuffled them: what takes long comes first, where several workers share the tests."""
+    if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
+        items[:] = [items[index] for index in plan.shared_out([item.nodeid for item in items], workers)]
 
 
 @pytest.hookimpl(wrapper=True)

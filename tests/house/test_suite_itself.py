@@ -153,10 +153,9 @@ def test_each_database_may_have_an_interpreter_of_its_own(tmp_path: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert "the suite on sqlite, Python of one" in done.stdout
     assert "the suite on postgresql, Python of two" in done.stdout
-    for name, database in (("one", "sqlite"), ("two", "postgresql")):
-        assert re.search(
-            rf"{name} runs -m pytest -n \d --durations \d+ --junitxml=\S+ --some-option on {database}", done.stdout
-        )
+    options = r"-n \d --dist worksteal --durations \d+ --junitxml=\S+"
+    assert re.search(rf"one runs -m pytest {options} --some-option on sqlite", done.stdout)
+    assert re.search(rf"two runs -m pytest {options} -m not once --some-option on postgresql", done.stdout)
     assert "sqlite passed, postgresql passed" in done.stdout
 
 
