@@ -13,13 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import Permission, User
+from django.test import Client
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 REQUIRED = os.environ.get("DURABLE_BROWSER") == "required"
 PATIENCE = 20
 """Seconds until an element that does not come fails the test."""
+
+INDEX = ("Durable execution administration", "What needs somebody now")
+"""What the app's own index shows."""
 
 LOADS = 5
 """How often an address is typed until the site answers."""
@@ -41,26 +46,71 @@ def need_a_browser() -> None:
     pytest.skip(told)
 
 
-@pytest.fixture
-def chromium(tmp_path: Path, browser_is_there: None) -> Iterator[Any]:
-    """A Chromium with a profile of its own, which talks to this machine only."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
+class Browser:
+    """One Chromium for all tests of a process; each gets it as if it had just been started."""
 
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(CHROMIUM)
-    for argument in (
-        "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", "--no-first-run", "--window-size=1280,900", "--lang=en",
-        f"--user-data-dir={tmp_path / 'profile'}",
-    ):  # fmt: skip
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    try:
+    def __init__(self, profile: Path) -> None:
+        self._profile = profile
+        self._driver: Any = None
+
+    def fresh(self) -> Any:
+        """Without cookies, storage, emulation and complaints of the test before; started anew if that one broke it."""
+        from selenium.common.exceptions import WebDriverException
+
+        if self._driver is not None:
+            try:
+                self._forget()
+            except WebDriverException:
+                self.quit()
+        if self._driver is None:
+            self._driver = self._started()
+        return self._driver
+
+    def quit(self) -> None:
+        """End it, if it runs."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.quit()
+
+    def _forget(self) -> None:
+        driver, send = self._driver, self._driver.execute_cdp_cmd
+        if (origin := driver.execute_script("return location.origin")).startswith("http"):
+            send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+        driver.get("about:blank")
+        send("Network.clearBrowserCookies", {})
+        send("Emulation.clearDeviceMetricsOverride", {})
+        send("Emulation.setEmulatedMedia", {"features": []})
+        driver.get_log("browser")
+
+    def _started(self) -> Any:
+        from selenium import webdriver
+        from selenium.webdriver.chrome.service import Service
+
+        options = webdriver.ChromeOptions()
+        options.binary_location = str(CHROMIUM)
+        for argument in (
+            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run",
+            "--window-size=1280,900", "--lang=en", f"--user-data-dir={self._profile}",
+        ):  # fmt: skip
+            options.add_argument(argument)
+        driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
         driver.implicitly_wait(0)
-        yield driver
-    finally:
-        driver.quit()
+        return driver
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A Chromium with a profile of its own, which talks to this machine only; started when a test asks for it."""
+    made = Browser(tmp_path_factory.mktemp("chromium") / "profile")
+    yield made
+    made.quit()
+
+
+@pytest.fixture
+def chromium(browser: Browser, browser_is_there: None) -> Any:
+    """The driver of a Chromium that knows nothing of other tests."""
+    return browser.fresh()
 
 
 class Person:
@@ -76,7 +126,17 @@ class Person:
         self.fill("username", name)
         self.fill("password", name)
         self.press("Log in")
-        self.sees("Durable execution administration", "What needs somebody now")
+        self.sees(*INDEX)
+
+    def come_in(self, user: User) -> None:
+        """With the cookie of a session, as after the login form."""
+        client = Client()
+        client.force_login(user)
+        name = settings.SESSION_COOKIE_NAME
+        cookie = {"name": name, "value": client.cookies[name].value, "url": self.site}
+        self.driver.execute_cdp_cmd("Network.setCookie", cookie)
+        self.go("/admin/durable/")
+        self.sees(*INDEX)
 
     def go(self, path: str) -> None:
         """Type an address. Again, where the browser shows a page of its own: a crowded machine can break a load off."""
@@ -116,6 +176,16 @@ class Person:
             WebDriverWait(self.driver, PATIENCE).until(shown)
         except TimeoutException:
             pytest.fail(f"{texts} did not come. {self.driver.current_url} shows:\n{self.text[:3_000]}")
+
+    def width(self, at_most: int) -> int:
+        """How wide the page is, once it has the window's width; the browser lays it out anew after a change of that."""
+        from selenium.common.exceptions import TimeoutException
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        widest = "return Math.max(document.documentElement.scrollWidth, window.innerWidth)"
+        with contextlib.suppress(TimeoutException):
+            WebDriverWait(self.driver, PATIENCE).until(lambda driver: driver.execute_script(widest) <= at_most)
+        return int(self.driver.execute_script(widest))
 
     def follow(self, text: str) -> None:
         """Press a link."""
@@ -231,13 +301,16 @@ def _quoted(text: str) -> str:
 def person(chromium: Any, live_server: Any) -> Callable[..., Person]:
     """`person("redrive_deadletter")` has logged in, and may look at everything and do what is named."""
 
-    def enter(*codenames: str) -> Person:
+    def enter(*codenames: str, by_the_form: bool = False) -> Person:
         user = User.objects.create_user("anna", password="anna", is_staff=True)
         granted = Permission.objects.filter(content_type__app_label="durable")
         user.user_permissions.set(granted.filter(codename__startswith="view_"))
         user.user_permissions.add(*granted.filter(codename__in=codenames))
         someone = Person(chromium, live_server.url)
-        someone.log_in("anna")
+        if by_the_form:
+            someone.log_in("anna")
+        else:
+            someone.come_in(user)
         return someone
 
     return enter
