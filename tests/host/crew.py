@@ -32,9 +32,9 @@ def collected() -> None:
     call_command("collectstatic", interactive=False, verbosity=0)
 
 
-@pytest.fixture
-def environment(transactional_db: None) -> dict[str, str]:
-    """Of processes on this test's database."""
+@pytest.fixture(scope="session")
+def environment(django_db_setup: None) -> dict[str, str]:
+    """Of processes on the tests' database."""
     from django.db import connection
 
     return os.environ | {
@@ -65,7 +65,7 @@ def process(environment: dict[str, str], said: Path, *arguments: str) -> Iterato
 
 
 @pytest.fixture
-def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def worker(transactional_db: None, environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`manage.py runworker --processes 1`: what kills its child is replaced."""
     Path(JAM).unlink(missing_ok=True)
     said = tmp_path / "worker"
@@ -74,13 +74,13 @@ def worker(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.P
     assert started.returncode == 0, said.read_text(errors="replace")[-4000:]
 
 
-@pytest.fixture
-def site(environment: dict[str, str], tmp_path: Path) -> Iterator[str]:
-    """A site as a process of its own, with ATOMIC_REQUESTS and all middleware. Its address."""
+@pytest.fixture(scope="session")
+def site(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A site as a process of its own, with ATOMIC_REQUESTS and all middleware, for all stories. Its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    with process(environment, tmp_path / "site", "runserver", "--noreload", address):
+    with process(environment, tmp_path_factory.mktemp("site") / "said", "runserver", "--noreload", address):
         until(lambda: _serves(address))
         yield f"http://{address}"
 

@@ -26,7 +26,7 @@ INSTALLED_APPS = [
     "durable",
 ]
 TEMPLATES = [{**TEMPLATES[0], "DIRS": []}]
-PLACE = f"host_{'aware' if USE_TZ else 'naive'}"
+PLACE = f"host_{'aware' if USE_TZ else 'naive'}_{os.environ.get('HOST_PART', 'alone')}"
 DATABASES = {"default": {**MAKERS[VENDOR](PLACE), "ATOMIC_REQUESTS": True}}
 
 STATIC_URL = "/assets/"

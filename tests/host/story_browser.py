@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import durable
-from tests.browser.conftest import Person, browser_is_there, chromium
+from tests.browser.conftest import Person, browser, browser_is_there, chromium
 from tests.host.crew import chief, collected, environment, site, stuck, until, worker
 from tests.host.settings import JAM
 from tests.host.story_pages import furnish, pages
 
-__all__ = ["browser_is_there", "chief", "chromium", "collected", "environment", "site", "worker"]
+__all__ = ["browser", "browser_is_there", "chief", "chromium", "collected", "environment", "site", "worker"]
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.filterwarnings("ignore::ResourceWarning")]
 
@@ -27,16 +28,17 @@ window.addEventListener('error', event => window.broken.push('error ' + event.me
 
 
 @pytest.fixture
-def anna(chromium: Any, site: str, chief: Any) -> Person:
+def anna(chromium: Any, site: str, chief: Any) -> Iterator[Person]:
     """The superuser at a browser that writes down what breaks the policy."""
-    chromium.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
+    watching = chromium.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": WATCH})
     someone = Person(chromium, site)
     someone.go("/admin/login/?next=/admin/durable/")
     someone.fill("username", "anna")
     someone.fill("password", "anna")
     chromium.find_element("css selector", "input[type=submit]").click()
     until(lambda: "/login/" not in chromium.current_url)
-    return someone
+    yield someone
+    chromium.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": watching["identifier"]})
 
 
 def broken(person: Person) -> list[str]:
@@ -45,14 +47,12 @@ def broken(person: Person) -> list[str]:
     return [*said, *console]
 
 
-def test_the_browser_blocks_what_the_policy_forbids(anna: Person) -> None:
-    """Else the other stories would prove nothing."""
+def test_no_page_breaks_the_policy_or_lacks_a_file(anna: Person) -> None:
+    """First the browser shows that it blocks what the policy forbids; else the rest would prove nothing."""
     anna.go("/admin/durable/")
     anna.driver.execute_script("document.body.setAttribute('style', 'color: red')")
     until(lambda: any("style-src" in line for line in anna.driver.execute_script("return window.broken")))
-
-
-def test_no_page_breaks_the_policy_or_lacks_a_file(anna: Person) -> None:
+    broken(anna)
     furnish()
     wrong = {}
     for page in pages():

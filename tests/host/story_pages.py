@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,9 +15,9 @@ from django.test import Client
 
 from tests import factories
 from tests.admin.dead_letters import letter
-from tests.host.crew import approved, chief, collected, environment, opened, staff, stuck, worker
+from tests.host.crew import chief, collected, staff
 
-__all__ = ["chief", "collected", "environment", "staff", "worker"]
+__all__ = ["chief", "collected", "staff"]
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -96,12 +95,3 @@ def test_every_page_opens_and_holds_nothing_inline_and_its_files_are_collected(s
         file for file in files if not Path(str(settings.STATIC_ROOT), file[len(settings.STATIC_URL) :]).is_file()
     ]
     assert missing == []
-
-
-def test_pages_of_work_that_workers_have_done_open(worker: subprocess.Popen[bytes], staff: Client) -> None:
-    stuck(worker)
-    for title in ("one", "two"):
-        number, _ = opened(title)
-        approved(number)
-    there = list(pages())
-    assert {page: staff.get(page, follow=True).status_code for page in there} == dict.fromkeys(there, 200)

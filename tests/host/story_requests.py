@@ -16,6 +16,7 @@ from durable.models import DeadLetter, Event, StaffAction, Workflow
 from tests.host.crew import approved, chief, collected, environment, opened, staff, stuck, until, worker
 from tests.host.desk.models import Line, Ticket
 from tests.host.settings import JAM
+from tests.host.story_pages import pages
 
 __all__ = ["chief", "collected", "environment", "staff", "worker"]
 
@@ -35,10 +36,16 @@ def told(response: Any) -> list[str]:
     return re.findall(r'<ul class="messagelist">(.*?)</ul>', response.text, re.DOTALL)
 
 
-def test_a_ticket_goes_its_way_through_failures_and_an_approval_that_a_request_signals(
+def test_a_ticket_goes_its_way_and_a_request_that_fails_starts_nothing_and_signals_nothing(
     worker: subprocess.Popen[bytes],
 ) -> None:
+    """Through failures, and an approval that a request signals."""
+    client = Client(raise_request_exception=False)
+    assert client.post("/tickets/?fail=1", {"title": "no"}).status_code == 500
+    assert not Workflow.objects.exists()
     tickets = [opened(f"Straße {number}") for number in range(5)]
+    refused, _ = tickets[0]
+    assert client.post(f"/tickets/{refused}/approve/?fail=1", {"who": "nobody"}).status_code == 500
     for number, _ in tickets:
         approved(number)
     for number, workflow_id in tickets:
@@ -50,51 +57,42 @@ def test_a_ticket_goes_its_way_through_failures_and_an_approval_that_a_request_s
     until(lambda: found.count() >= len(tickets))
 
 
-def test_a_request_that_fails_starts_nothing_and_signals_nothing(worker: subprocess.Popen[bytes]) -> None:
-    client = Client(raise_request_exception=False)
-    assert client.post("/tickets/?fail=1", {"title": "no"}).status_code == 500
-    assert not Workflow.objects.exists()
-    number, workflow_id = opened("yes")
-    assert client.post(f"/tickets/{number}/approve/?fail=1", {"who": "nobody"}).status_code == 500
-    approved(number)
-    until(lambda: state(workflow_id) == "completed")
-    assert Ticket.objects.get(pk=number).note == "approved by Jörg"
+def opens_every_page(staff: Client) -> bool:
+    there = list(pages())
+    return {page: staff.get(page, follow=True).status_code for page in there} == dict.fromkeys(there, 200)
 
 
-def test_a_dead_letter_is_redriven_in_the_admin_and_its_ticket_goes_on(
-    worker: subprocess.Popen[bytes], staff: Client, chief: Any
+def test_a_dead_letter_is_in_the_log_is_refused_beneath_an_atomic_middleware_and_else_redriven_in_the_admin(
+    worker: subprocess.Popen[bytes], staff: Client, chief: Any, settings: Any
 ) -> None:
+    """The log is written through the ORM, the refusal is a sentence that changes nothing, and all the time each page
+    of what workers have done opens.
+    """
     letter = stuck(worker)
+    said = Line.objects.filter(logger__startswith="durable", level__in=["WARNING", "ERROR"])
+    until(lambda: said.filter(text__contains="worker_process_died").exists())
+    assert opens_every_page(staff)
+    Path(JAM).unlink()
     page = f"/admin/durable/deadletter/{letter.pk}/redrive/"
+    form = {"confirmed": "yes", "reason": "the printer is free"}
     assert staff.get(page).status_code == 200
-    Path(JAM).unlink()
-    response = staff.post(page, {"confirmed": "yes", "reason": "the printer is free"})
-    assert response.status_code == 302, response.text
-    assert (audit := StaffAction.objects.first()) is not None, told(staff.get(response["Location"]))
-    assert (audit.actor, audit.actor_text, audit.reason) == (chief, "anna", "the printer is free")
-    until(lambda: state(letter.workflow_id) == "completed")
-    assert not DeadLetter.objects.dead_letters().exists()
 
-
-def test_beneath_an_atomic_middleware_a_redrive_is_refused_with_a_sentence_and_changes_nothing(
-    worker: subprocess.Popen[bytes], staff: Client, settings: Any
-) -> None:
-    letter = stuck(worker)
-    Path(JAM).unlink()
+    not_atomic = settings.NOT_ATOMIC_BELOW
     settings.NOT_ATOMIC_BELOW = ()
-    page = f"/admin/durable/deadletter/{letter.pk}/redrive/"
-    response = staff.post(page, {"confirmed": "yes", "reason": "the printer is free"}, follow=True)
+    response = staff.post(page, form, follow=True)
+    settings.NOT_ATOMIC_BELOW = not_atomic
     assert response.status_code == 200
     assert "transaction" in response.text
     assert not StaffAction.objects.exists()
     assert DeadLetter.objects.dead_letters().get().pk == letter.pk
     assert state(letter.workflow_id) == "running"
 
-
-def test_what_failed_for_good_stands_in_the_log_that_is_written_through_the_orm(
-    worker: subprocess.Popen[bytes],
-) -> None:
-    letter = stuck(worker)
-    said = Line.objects.filter(logger__startswith="durable", level__in=["WARNING", "ERROR"])
-    until(lambda: said.filter(text__contains="worker_process_died").exists())
-    assert letter.workflow_id
+    response = staff.post(page, form)
+    assert response.status_code == 302, response.text
+    assert (audit := StaffAction.objects.first()) is not None, told(staff.get(response["Location"]))
+    assert (audit.actor, audit.actor_text, audit.reason) == (chief, "anna", "the printer is free")
+    until(lambda: state(letter.workflow_id) == "completed")
+    assert not DeadLetter.objects.dead_letters().exists()
+    number, _ = opened("another")
+    approved(number)
+    assert opens_every_page(staff)
