@@ -10,7 +10,7 @@ import pytest
 
 from tests import factories
 from tests.admin.dead_letters import letter, status
-from tests.browser.conftest import Person, browser_is_there, chromium, person  # noqa: F401 - fixtures
+from tests.browser.conftest import Person, browser, browser_is_there, chromium, person  # noqa: F401 - fixtures
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),

@@ -11,6 +11,6 @@ from tests.settings import MAKERS, VENDOR
 THEME = os.environ["DURABLE_TEST_THEME"]
 INSTALLED_APPS = [*(() if THEME == "django" else (THEME,)), *PLAIN]
 ROOT_URLCONF = "tests.themes.urls"
-# The parts of this folder run at the same time, so each has a database of its own.
-DATABASES = {"default": MAKERS[VENDOR](f"theme_{THEME}_{os.environ.get('DURABLE_TEST_THEME_PART', 'alone')}")}
+# Themes may run at the same time, so each has a database of its own.
+DATABASES = {"default": MAKERS[VENDOR](f"theme_{THEME}")}
 JAZZMIN_SETTINGS = {"use_google_fonts_cdn": False}  # tests talk to this machine only
