@@ -82,8 +82,8 @@ def signalled(driver: Driver, count: int, *, cold: int = 0, cold_waited: float =
 
 def test_however_many_are_started_no_history_is_replayed(found: Counter[str]) -> None:
     """Five times as many as find room in memory, with more to do than there are slots."""
-    driver = Driver(cached=32)
-    owners = [driver.start(cases.sequence, 5) for _ in range(160)]
+    driver = Driver(cached=16)
+    owners = [driver.start(cases.sequence, 5) for _ in range(80)]
     closed = 0
     for _ in range(1000):
         closed += driver.turn(limit=10, idle=0).closed
@@ -91,44 +91,44 @@ def test_however_many_are_started_no_history_is_replayed(found: Counter[str]) ->
         if closed == len(owners):
             break
     assert closed == len(owners)
-    assert found == {"hits": 160 * 5}
+    assert found == {"hits": 80 * 5}
     driver.cache.drop_all()
 
 
-@pytest.mark.parametrize(("cached", "share"), [(40, 1.0), (20, 0.5), (10, 0.25)])
+@pytest.mark.parametrize(("cached", "share"), [(24, 1.0), (12, 0.5), (6, 0.25)])
 def test_when_all_have_begun_as_many_turns_find_theirs_in_memory_as_there_is_room_for(
     found: Counter[str], cached: int, share: float
 ) -> None:
     """Faults K13: results come in the order of the claims, round and round, and one by one."""
     driver = Driver(cached=cached)
-    for _ in range(40):
+    for _ in range(24):
         driver.start(cases.sequence, 6)
     while driver.turn(limit=10).workflows:
         pass
-    while claims := driver.claim(limit=40):
+    while claims := driver.claim(limit=24):
         for one in claims:
             driver.complete(one, payload="1")
             assert driver.turn(limit=1).workflows == 1
     assert not Workflow.objects.exclude(status="completed").exists()
-    assert found.total() == 40 * 6
-    assert found["hits"] >= 0.85 * share * 40 * 6
+    assert found.total() == 24 * 6
+    assert found["hits"] >= 0.85 * share * 24 * 6
     driver.cache.drop_all()
 
 
 def test_after_a_restart_each_is_replayed_about_once(found: Counter[str]) -> None:
     """All have begun, none is in memory, and all have something to do at once."""
-    first, second = Driver(cached=100), Driver(cached=20)
-    for _ in range(80):
+    first, second = Driver(cached=50), Driver(cached=10)
+    for _ in range(40):
         first.start(cases.sequence, 6)
-    first.turn(limit=80)
-    first.complete(*first.claim(limit=80), payload="1")
+    first.turn(limit=40)
+    first.complete(*first.claim(limit=40), payload="1")
     first.cache.drop_all()
     closed = 0
-    while closed < 80:
+    while closed < 40:
         closed += second.turn(limit=10, idle=0).closed
         second.complete(*second.claim(limit=10), payload="1")
-    assert found["misses"] <= 2 * 80
-    assert found["hits"] >= 80 * 6 - 2 * 80
+    assert found["misses"] <= 2 * 40
+    assert found["hits"] >= 40 * 6 - 2 * 40
     second.cache.drop_all()
 
 

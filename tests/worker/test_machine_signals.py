@@ -24,14 +24,23 @@ from tests.worker.test_threads import until, until_closed
 __all__ = ["launch", "pipes"]
 
 Doors = Callable[[str], Pipes]
-UNASKED = [signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU, signal.SIGRTMIN]
+UNASKED = [signal.SIGALRM, signal.SIGRTMIN]
+"""One that has a name, and one of those that have none; test_signals.py goes through all of them."""
 
 
-@SUPERVISED
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+ONE: list[str] = []
+BENEATH = ["--processes", "1"]
+
+
+@pytest.mark.parametrize(
+    ("number", "processes"),
+    [(signal.SIGINT, ONE), (signal.SIGTERM, BENEATH), (signal.SIGHUP, BENEATH)],
+    ids=["SIGINT-one", "SIGTERM-supervised", "SIGHUP-supervised"],
+)
 def test_who_asks_for_a_stop_gets_one_in_good_order(
     plant: Plant, launch: Launch, pipes: Doors, number: signal.Signals, processes: list[str]
 ) -> None:
+    """All three have one handler; SIGTERM to one process is in test_processes.py, SIGHUP to one further below."""
     door = pipes("a")
     held = plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "a")
     process = launch(*processes, PLANT_GRACE="0")
@@ -98,7 +107,7 @@ def test_such_a_signal_to_a_supervisor_stops_its_workers_in_good_order(
     assert_given_back(plant, held)
 
 
-def test_signals_that_are_ignored_leave_the_worker_at_work(
+def test_signals_that_are_ignored_leave_the_worker_at_work_and_a_crash_says_in_which_line(
     plant: Plant, launch: Launch, pipes: Doors, tmp_path: Path
 ) -> None:
     """SIGUSR1 writes the stacks of all threads to stderr."""
@@ -112,18 +121,13 @@ def test_signals_that_are_ignored_leave_the_worker_at_work(
     until(lambda: "in hold_pipe" in said_by(tmp_path))
     door.let_go()
     until_closed(plant, held)
-    process.send_signal(signal.SIGTERM)
-    assert code_of(process) == 0
-
-
-def test_a_crash_says_in_which_line_of_which_thread(plant: Plant, launch: Launch, pipes: Doors, tmp_path: Path) -> None:
-    door = pipes("g")
-    plant.enqueue(activities.hold_pipe, str(door.arrived), str(door.opened), "g")
-    process = launch()
-    door.wait_for_arrival()
+    last = pipes("g")
+    plant.enqueue(activities.hold_pipe, str(last.arrived), str(last.opened), "g")
+    last.wait_for_arrival()
     process.send_signal(signal.SIGSEGV)
     assert code_of(process) == -signal.SIGSEGV
-    assert "in hold_pipe" in said_by(tmp_path)
+    crash = said_by(tmp_path).partition("Segmentation fault")[2]
+    assert "in hold_pipe" in crash
 
 
 def test_what_nohup_has_ignored_stays_ignored(plant: Plant, launch: Launch, pipes: Doors) -> None:
@@ -140,14 +144,14 @@ def test_what_nohup_has_ignored_stays_ignored(plant: Plant, launch: Launch, pipe
 
 
 @pytest.mark.parametrize(
-    "statement",
+    ("statement", "number"),
     [
-        "[signal.signal(n, signal.SIG_IGN) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)]",
-        "signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())",
+        ("[signal.signal(n, signal.SIG_IGN) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)]", signal.SIGINT),
+        ("[signal.signal(n, signal.SIG_IGN) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)]", signal.SIGTERM),
+        ("signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())", signal.SIGTERM),
     ],
-    ids=["ignored", "blocked"],
+    ids=["ignored-SIGINT", "ignored-SIGTERM", "blocked-SIGTERM"],
 )
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
 def test_a_parent_that_ignores_or_blocks_signals_makes_no_worker_that_cannot_be_stopped(
     plant: Plant, launch: Launch, pipes: Doors, statement: str, number: signal.Signals
 ) -> None:
@@ -160,14 +164,16 @@ def test_a_parent_that_ignores_or_blocks_signals_makes_no_worker_that_cannot_be_
     assert_given_back(plant, held)
 
 
-@SUPERVISED
+IGNORING = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
+"""Every process of theirs would have ended with 0."""
+
+
 def test_a_parent_that_ignores_sigchld_does_not_hide_how_processes_of_handlers_end(
-    plant: Plant, launch: Launch, processes: list[str]
+    plant: Plant, launch: Launch
 ) -> None:
+    """A single worker; beneath a supervisor, in the test of those who adopt orphans."""
     workflow_id = plant.enqueue(activities.exit_code, 7)
-    process = launch(
-        "--burst", *processes, prefix=begun("signal.signal(signal.SIGCHLD, signal.SIG_IGN)")
-    )  # every process of theirs would have ended with 0
+    process = launch("--burst", prefix=begun(IGNORING))
     assert code_of(process) == 0
     assert plant.look(workflow_id).result == "7"
 
@@ -197,7 +203,8 @@ def test_who_adopts_orphans_reaps_them_and_leaves_handlers_the_ends_of_their_own
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     left = plant.enqueue(activities.orphan, str(pipe))
-    process = launch(*processes, prefix=begun(ADOPTING), PLANT_GRACE="0")
+    first = f"{ADOPTING}; {IGNORING}" if processes else ADOPTING
+    process = launch(*processes, prefix=begun(first), PLANT_GRACE="0")
     until_closed(plant, left)
     adopted = int(plant.look(left).result)
     until(lambda: adopted in children(process.pid))
@@ -212,11 +219,13 @@ def test_who_adopts_orphans_reaps_them_and_leaves_handlers_the_ends_of_their_own
 
 
 @pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGTERM, 0), (signal.SIGHUP, 0), (signal.SIGQUIT, 131), (signal.SIGUSR2, 140)],
-    ids=lambda value: value.name if isinstance(value, signal.Signals) else str(value),
-)
-@SUPERVISED
+    ("number", "code", "processes"),
+    [
+        (signal.SIGTERM, 0, ONE), (signal.SIGHUP, 0, ONE), (signal.SIGUSR2, 140, ONE),
+        (signal.SIGTERM, 0, BENEATH), (signal.SIGQUIT, 131, BENEATH),
+    ],
+    ids=["SIGTERM-one", "SIGHUP-one", "SIGUSR2-one", "SIGTERM-supervised", "SIGQUIT-supervised"],
+)  # fmt: skip
 def test_the_first_process_of_a_container_stops_as_any_other(
     plant: Plant, launch: Launch, pipes: Doors, number: signal.Signals, code: int, processes: list[str]
 ) -> None:

@@ -254,25 +254,6 @@ def answer_of(port: int) -> tuple[int, str] | None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--concurrency", "0"], "--concurrency is 0"),
-        (["--processes", "-1"], "--processes is -1"),
-        (["--health", "nowhere"], "no ADDRESS:PORT"),
-        (["--queue", ""], "--queue '': it is empty"),
-        (["--queue", "q" * 101], "101 characters are more than the limit of 100"),
-        (["--name", "w" * 181], "181 characters are more than the limit of 180"),
-        (["--unheard-of"], "unrecognized arguments"),
-    ],
-)
-def test_wrong_usage_exits_2_and_says_why(runworker: Start, arguments: list[str], told: str) -> None:
-    process = runworker(*arguments)
-    _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert told in said
-
-
-@pytest.mark.parametrize(
     "arguments", [["--require-db"], ["--burst"], ["--require-db", "--processes", "2"]], ids=" ".join
 )
 def test_a_store_that_is_away_at_the_start_exits_3_where_asked_to(runworker: Start, arguments: list[str]) -> None:
