@@ -217,7 +217,7 @@ def ahead_of_the_lock(body: Callable[[BaseDatabaseWrapper], T]) -> T | None:
     running it, where there is no such lock, or where the caller's transaction may hold it already.
     """
     connection = engine_connection()
-    if connection.vendor == "postgresql" or connection.in_atomic_block or not connection.get_autocommit():
+    if not sql.has_one_writer(connection) or connection.in_atomic_block or not connection.get_autocommit():
         return None
     return reading(body)
 

@@ -1,7 +1,10 @@
 """The turn: feed new messages and due timers to workflows' code, and write what it asked for. A batch, one transaction.
 
-Cold workflows are replayed before the transaction, and `last_seq` is compared under the lock. Code runs inside the
-transaction: it is pure, short and bounded. What is suspended is cached only after the commit was confirmed.
+Cold workflows are replayed before the transaction, and `last_seq` is compared under the lock. On PostgreSQL code runs
+inside the transaction, which locks the rows of its workflows: it is pure, short and bounded. On SQLite, where a
+transaction that writes stops all other writers, code runs before it, and under the lock only those plans are written
+whose workflow and messages are as they were read (ADR 017). What is suspended is cached only after the commit was
+confirmed.
 """
 
 from __future__ import annotations
@@ -9,37 +12,30 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from functools import partial
 
 from django.db import Error as DjangoDatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
-from durable.conf import settings
-from durable.errors import WorkflowBlocked
 from durable.flow import transaction
-from durable.flow.steps import choosing, closing, feeding, keeping, poison, reading, reporting
+from durable.flow.steps import choosing, closing, deciding, keeping, poison, reading, reporting
 from durable.flow.steps.aside import Aside
 from durable.flow.steps.choosing import Choice, Told
+from durable.flow.steps.deciding import UNKNOWN_TYPE_WAITS, Ahead
 from durable.flow.steps.plan import Plan
-from durable.flow.steps.preparing import Batch, Note, Notes, is_turnable, prepare, unexpected
+from durable.flow.steps.preparing import Batch, Note, Notes, is_turnable, prepare
 from durable.flow.steps.taking import Take
 from durable.flow.transaction import Patience, Waits
 from durable.kernel.cache import Cache
-from durable.kernel.events import EventType, MessageKind
-from durable.kernel.failure import interrupts
 from durable.logs import get_logger, words
+from durable.outbound import send
 from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
 from durable.store import messages, outbox, sql, staging, together, work_items, workflows
-from durable.store.inbox import DueMessage, Inbox
-from durable.store.workflows import LockedWorkflow
 
 logger = get_logger("durable.flow")
 
 _CODE_FOR = 0.05
-_UNKNOWN_TYPE_WAITS = timedelta(seconds=5)
-NOTHING = Inbox()
 
 
 def turn(
@@ -184,8 +180,9 @@ def _turn_some(
         transaction.reading(lambda connection: prepare(connection, cache, candidates, choice, limit, batch, note))
         chosen = [owner for owner in candidates if owner not in batch.overran]
         if chosen:
+            ahead = _run_ahead(chosen, batch, note)
             plans, report = transaction.own(
-                lambda connection: _turn(connection, chosen, batch, limit, note, take, wait),
+                lambda connection: _turn(connection, chosen, batch, limit, note, take, wait, ahead),
                 patience=Patience.ONCE,
                 waits=Waits.LATER,
             )
@@ -204,6 +201,19 @@ def _turn_some(
     return report
 
 
+def _run_ahead(candidates: Sequence[uuid.UUID], batch: Batch, note: Notes) -> Ahead | None:
+    """Run the code before the transaction where a transaction that writes keeps everybody else from writing. None where
+    it locks rows: they keep two workers from running the same code.
+    """
+    if not sql.has_one_writer(transaction.engine_connection()):
+        return None
+    read = transaction.reading(
+        lambda connection: reading.read(connection, workflows.look_for_turn(connection, candidates), batch, note)
+    )
+    plans = deciding.decide(read, candidates, batch, note, until=time.perf_counter() + _CODE_FOR)
+    return Ahead(read, plans)
+
+
 def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
     """After the commit: keep what stands where its history stands, and what was prepared and not touched; drop the
     rest.
@@ -214,7 +224,8 @@ def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
     for owner, execution in list(batch.executions.items()):
         plan = planned.get(owner)
         if plan is None:
-            keeps = owner in batch.seen and execution.last_seq == batch.seen[owner] and owner not in batch.overran
+            untouched = owner not in batch.ran and owner not in batch.overran
+            keeps = untouched and owner in batch.seen and execution.last_seq == batch.seen[owner]
         else:
             keeps = plan.execution is execution and plan.closing is None and execution.last_seq == plan.last_seq
         if keeps and owner not in batch.verdicts:
@@ -233,41 +244,33 @@ def _turn(
     note: Notes,
     take: Take | None,
     wait: str,
+    ahead: Ahead | None,
 ) -> tuple[list[Plan], TurnReport]:
     turnable = workflows.lock_for_turn(connection, candidates, limit=limit, wait=wait)
-    locked, at = turnable.workflows, turnable.at
+    locked = turnable.workflows
     batch.missed = [owner for owner in candidates if owner not in locked]
     if not locked:
         return [], TurnReport()
-    told = reading.due(connection, locked.values(), batch, note)
-    until = time.perf_counter() + _CODE_FOR
+    if ahead is None:
+        read = reading.read(connection, turnable, batch, note)
+        decided = deciding.decide(read, candidates, batch, note, until=time.perf_counter() + _CODE_FOR)
+    else:
+        decided = ahead.standing(connection, locked)
     plans: list[Plan] = []
     ended: list[uuid.UUID] = []
     waiting: list[uuid.UUID] = []
-    unknown: list[LockedWorkflow] = []
     deferred = 0
     for owner in (candidate for candidate in candidates if candidate in locked):
-        workflow = locked[owner]
-        if not workflow.is_live:
+        if not locked[owner].is_live:
             ended.append(owner)
-        elif not is_turnable(workflow):
+        elif not is_turnable(locked[owner]):
             waiting.append(owner)
-        elif owner in batch.unknown:
-            unknown.append(workflow)
-        elif batch.seen.get(owner) != workflow.last_seq or (plans and time.perf_counter() > until):
-            deferred += 1  # but one always gets its turn, however slow the machine is
-        elif (due := told.get(owner, NOTHING)).waits and owner not in batch.verdicts:
-            deferred += 1
+        elif owner in decided:
+            plans.append(decided[owner])
         else:
-            plans.append(_decide(Plan(workflow, at, batch.terms), due, batch, note, until))
-    offered = keeping.offer(connection, [locked[owner] for owner in waiting], at)
+            deferred += 1
+    offered = keeping.offer(connection, [locked[owner] for owner in waiting], turnable.at)
     waiting = [owner for owner in waiting if owner not in offered]
-    asleep = workflows.first_timers(connection, [workflow.id for workflow in unknown if workflow.id not in told])
-    for workflow in unknown:
-        begun = batch.started[workflow.id].recorded_at
-        plans.append(
-            _judge_unknown(Plan(workflow, at), told.get(workflow.id, NOTHING).messages, begun, asleep.get(workflow.id))
-        )
     taken = _write(connection, plans, ended=ended, waiting=waiting, take=take)
     if take is not None and taken:
         take.about_to_commit()
@@ -282,53 +285,6 @@ def _turn(
     )
 
 
-def _decide(plan: Plan, due: Inbox, batch: Batch, note: Notes, until: float) -> Plan:
-    """Run one workflow's code on what is due for it."""
-    owner = plan.workflow.id
-    if owner in batch.verdicts:
-        feeding.block(plan, batch.verdicts[owner])
-        return plan
-    start = next((message for message in due.messages if message.kind is MessageKind.START), None)
-    if start is not None and start.due > plan.at:
-        feeding.await_start(plan, start, due.messages)
-        # The code has not been tried: the mark of a blocked one that a deploy has offered to it stays until it was.
-        plan.unknown = bool(plan.workflow.blocked_reason) and plan.closing is None
-        return plan
-    note.runs(owner)
-    try:
-        feeding.feed(
-            plan,
-            batch.executions[owner],
-            due,
-            started=batch.started.get(owner),
-            room=settings.room,
-            has_time=lambda: time.perf_counter() <= until,
-        )
-    except BaseException as error:  # as in `_replay`
-        if interrupts(error):
-            raise
-        feeding.block(plan, unexpected(plan.workflow, error))
-    finally:
-        note.runs(None)
-    if plan.workflow.blocked_reason and plan.execution is not None and plan.closing is None:
-        plan.note(EventType.WORKFLOW_UNBLOCKED, {"reason": "This version of the code can go on behind the history."})
-    return plan
-
-
-def _judge_unknown(plan: Plan, due: Sequence[DueMessage], begun: datetime, timer: datetime | None) -> Plan:
-    """No code of this type is known here: wait for a deploy to bring it, and show it to staff when it does not.
-
-    It has waited since its first message or timer came, not since it was last looked at, and not before its start.
-    """
-    since = max(begun, min([message.created_at for message in due], default=timer or plan.at))
-    if plan.at - since >= settings.unknown_handler_for:
-        feeding.block(plan, WorkflowBlocked(f"No workflow named {plan.workflow.type!r} is registered."))
-    else:
-        plan.later = {message.id: max(message.due, plan.at + _UNKNOWN_TYPE_WAITS) for message in due}
-        plan.unknown = True
-    return plan
-
-
 def _write(
     connection: BaseDatabaseWrapper,
     plans: Sequence[Plan],
@@ -338,6 +294,8 @@ def _write(
     take: Take | None,
 ) -> list[Claim]:
     """All that one batch of turns changes: a constant number of statements. Answers what was taken."""
+    for departure in [departure for plan in plans for departure in plan.said]:
+        send(departure)
     taken: list[Claim] = []
     if take is None:
         staging.stage(connection, [row for plan in plans for row in plan.rows])
@@ -360,7 +318,7 @@ def _write(
                 error=plan.closing.error,
             )
     together.record(connection, events, [made for plan in plans if (made := plan.progress()) is not None])
-    workflows.wake_later(connection, [plan.workflow.id for plan in plans if plan.unknown], by=_UNKNOWN_TYPE_WAITS)
+    workflows.wake_later(connection, [plan.workflow.id for plan in plans if plan.unknown], by=UNKNOWN_TYPE_WAITS)
     workflows.sleep(connection, [*waiting, *ended])
     messages.park(connection, [*waiting, *(plan.workflow.id for plan in plans if plan.blocked)])
     keeping.leave_signals(connection, [plan for plan in plans if plan.full])

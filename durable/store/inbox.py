@@ -96,10 +96,10 @@ def look(
     unbegun: Collection[uuid.UUID],
     full: Collection[uuid.UUID],
 ) -> Found:
-    """Look at what is due for locked, live workflows. Parked messages are included: the caller is about to turn these.
+    """Look at what is due for live workflows. Parked messages are included: the caller is about to turn these.
 
     Of the `unbegun` among them the start is looked for, of those that are `full` no signals: requests to cancel come
-    first. One statement, to be run after the one that took the locks.
+    first. One statement, to be run after the one that read, or locked, the workflows' rows.
     """
     if not owners:
         return Found({}, [])
@@ -113,14 +113,21 @@ def look(
 
 
 def read(connection: BaseDatabaseWrapper, found: Found) -> dict[uuid.UUID, Inbox]:
-    """Read what was chosen. One statement if anything of it is long, else none."""
+    """Read what was chosen. One statement if anything of it is long, else none. Where no lock is held, and somebody has
+    taken one of them since the look, nothing of its workflow is read.
+    """
     ids = [head.id for head in found.chosen if head.payload is None]
     payloads: dict[int, str] = {}
+    taken: set[uuid.UUID] = set()
     if ids:
         condition, params = sql.among(connection, "id", ids)
         payloads = dict(sql.fetch(connection, f"SELECT id, payload FROM durable_message WHERE {condition}", params))
     for head in sorted(found.chosen, key=lambda head: (head.due, head.id)):
         inbox = found.inboxes[head.owner]
+        payload = payloads.get(head.id) if head.payload is None else head.payload
+        if payload is None:
+            taken.add(head.owner)
+            continue
         try:
             inbox.messages.append(
                 DueMessage(
@@ -129,14 +136,26 @@ def read(connection: BaseDatabaseWrapper, found: Found) -> dict[uuid.UUID, Inbox
                     lease=head.lease,
                     kind=MessageKind(head.kind),
                     ordinal=head.ordinal,
-                    payload=payloads[head.id] if head.payload is None else head.payload,
+                    payload=payload,
                     due=head.due,
                     created_at=head.created_at,
                 )
             )
         except ValueError as error:
             inbox.problem = inbox.problem or f"message {head.id} can not be read: {error}"
-    return found.inboxes
+    return found.inboxes | {owner: Inbox(more=True) for owner in taken}
+
+
+def unchanged(connection: BaseDatabaseWrapper, messages: Iterable[DueMessage]) -> set[int]:
+    """Which of these messages, read before the lock on their workflows was taken, wait as they did then: nobody has
+    taken them back or encrypted them anew. One statement.
+    """
+    payloads = {message.id: message.payload for message in messages}
+    if not payloads:
+        return set()
+    condition, params = sql.among(connection, "id", payloads)
+    rows = sql.each(connection, f"SELECT id, payload FROM durable_message WHERE {condition}", params)
+    return {id for id, payload in rows if payloads[id] == payload}
 
 
 def _choose(heads: Iterable[_Head]) -> Found:

@@ -29,6 +29,11 @@ def is_postgresql(connection: BaseDatabaseWrapper) -> bool:
     return connection.vendor == "postgresql"
 
 
+def has_one_writer(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a transaction that writes keeps all others from writing until it ends, whatever they write."""
+    return not is_postgresql(connection)
+
+
 def param(connection: BaseDatabaseWrapper, value: Any) -> Any:
     """One value as the database's driver wants it."""
     if is_postgresql(connection):

@@ -115,7 +115,7 @@ def lock_free(
 
 @dataclass(frozen=True, slots=True)
 class Turnable:
-    """What a turn has locked, and the database's time at that moment."""
+    """What a turn has locked or looked at, and the database's time at that moment."""
 
     workflows: dict[uuid.UUID, LockedWorkflow]
     at: datetime
@@ -127,15 +127,21 @@ def lock_for_turn(
     """Lock as `lock_free` does, and let the transaction's later locks wait for `wait`; the first statement of a turn,
     and its time.
     """
+    locking = sql.locking(connection, "NO KEY UPDATE SKIP LOCKED")
+    return _for_turn(connection, ids, sql.bounding(connection, wait), f" LIMIT {int(limit)}{locking}")
+
+
+def look_for_turn(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> Turnable:
+    """The same rows and the time, without a lock, for code that runs before the transaction that will compare them."""
+    return _for_turn(connection, ids, "NULL", "")
+
+
+def _for_turn(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], also: str, ending: str) -> Turnable:
     now, now_params = clock.now_sql(connection)
     condition, params = sql.among(connection, "id", ids)
-    rows = sql.fetch(
-        connection,
-        f"SELECT {sql.moment(connection, now)}, {sql.bounding(connection, wait)}, {_columns(connection)} "
-        f"FROM durable_workflow WHERE {condition} ORDER BY id LIMIT {int(limit)}"
-        f"{sql.locking(connection, 'NO KEY UPDATE SKIP LOCKED')}",
-        [*now_params, *params],
-    )
+    columns = f"{sql.moment(connection, now)}, {also}, {_columns(connection)}"
+    statement = f"SELECT {columns} FROM durable_workflow WHERE {condition} ORDER BY id{ending}"
+    rows = sql.fetch(connection, statement, [*now_params, *params])
     found = [_locked(row[2:]) for row in rows]
     return Turnable({workflow.id: workflow for workflow in found}, _moment(rows[0][0]) if rows else clock.host_now())
 

@@ -58,7 +58,14 @@ BY_HAND = {
 it before each of its statements.
 """
 
-ONLY_ON = {"postgresql": {"durable.store.wakeups.tell"}, "sqlite": {"durable.store.claims.anything_due"}}
+ONLY_ON = {
+    "postgresql": {"durable.store.wakeups.tell"},
+    "sqlite": {
+        "durable.store.claims.anything_due",
+        "durable.store.inbox.unchanged",
+        "durable.store.workflows.look_for_turn",
+    },
+}
 """What the other database has no use for."""
 
 IN_DOUBT = ("claim.claim", "terminate.terminate")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -23,6 +23,7 @@ from durable.kernel.matching import UNREADABLE
 from durable.kernel.registry import registry
 from durable.kernel.retry import Retry
 from durable.kernel.room import HISTORY_FULL
+from durable.outbound import Departure
 from durable.outcomes import Failure, WorkflowStatus
 from durable.store import failures
 from durable.store.failures import StoredFailure
@@ -84,6 +85,8 @@ class Plan:
     """Whether it has to be looked at again when its signals are out of the way."""
     added: int = 0
     """About how many bytes the events planned so far have."""
+    said: Sequence[Departure] = ()
+    """Lines and signals of the code's run: they leave with what is written."""
 
     @property
     def history_bytes(self) -> int:

@@ -55,6 +55,8 @@ class Batch:
     seen: dict[uuid.UUID, int] = field(default_factory=dict)
     unknown: set[uuid.UUID] = field(default_factory=set)
     overran: list[uuid.UUID] = field(default_factory=list)
+    ran: set[uuid.UUID] = field(default_factory=set)
+    """Those whose code has run on what is due: in memory only as far as that is written."""
     terms: dict[str, Terms] = field(default_factory=dict)
     used_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
     """When those that were replayed have last got on."""

@@ -1,9 +1,11 @@
-"""Reading what is due for workflows that are locked for their turn. No `atomic` in here."""
+"""Reading what is due for workflows that are about to turn. No `atomic` in here."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -11,12 +13,31 @@ from durable.conf import settings
 from durable.errors import WorkflowBlocked
 from durable.flow.steps.keeping import is_full
 from durable.flow.steps.preparing import Batch, Notes, is_turnable
-from durable.store import inbox
+from durable.store import inbox, workflows
 from durable.store.inbox import Inbox
-from durable.store.workflows import LockedWorkflow
+from durable.store.workflows import LockedWorkflow, Turnable
 
 
-def due(
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The rows of a batch's workflows, what is due for each, and the database's time. `asleep`: the first timers of
+    those whose code is not known here and for which nothing is due.
+    """
+
+    workflows: Mapping[uuid.UUID, LockedWorkflow]
+    at: datetime
+    inboxes: Mapping[uuid.UUID, Inbox]
+    asleep: Mapping[uuid.UUID, datetime]
+
+
+def read(connection: BaseDatabaseWrapper, turnable: Turnable, batch: Batch, note: Notes) -> Read:
+    """Read all that the code of these workflows will run on."""
+    inboxes = _due(connection, turnable.workflows.values(), batch, note)
+    idle = [owner for owner in turnable.workflows if owner in batch.unknown and owner not in inboxes]
+    return Read(turnable.workflows, turnable.at, inboxes, workflows.first_timers(connection, idle))
+
+
+def _due(
     connection: BaseDatabaseWrapper, locked: Iterable[LockedWorkflow], batch: Batch, note: Notes
 ) -> dict[uuid.UUID, Inbox]:
     """What is due for those that may turn, within the budget of a batch; for which of them that can not be read.
@@ -25,7 +46,7 @@ def due(
     long ones.
     """
     room = settings.room
-    turnable = [workflow for workflow in locked if workflow.is_live and is_turnable(workflow)]
+    turnable = [workflow for workflow in locked if is_turnable(workflow)]
     found = inbox.look(
         connection,
         [workflow.id for workflow in turnable],
