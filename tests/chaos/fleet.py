@@ -83,7 +83,10 @@ class Member:
         self.process.wait(PATIENCE)
 
     def stop(self) -> int:
-        """Ask it to stop; answers its exit code."""
+        """Ask it to stop, once it can hear that: before its boot is over the signal would end it. Answers its exit
+        code.
+        """
+        until(lambda: self.has_begun() or self.process.poll() is not None, within=PATIENCE, stuck=lambda: self.told)
         self.process.terminate()
         return self.process.wait(PATIENCE)
 
