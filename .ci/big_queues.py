@@ -180,7 +180,7 @@ def fill_due(factor: float) -> Any:
     copies(OutboxRow, giant, of_one, ordinal="x.ordinal + n", workflow_id="x.workflow_id", visible_after=moment)
     dead = max(1, int(DEAD * factor))
     workflows_like(
-        single, dead, kind=1, status="'failed'", cause="'worker_died'", dead_lettered_at=earlier("visible_after")
+        single, dead, kind=1, status="'dead'", cause="'worker_died'", dead_lettered_at=earlier("visible_after")
     )
     workflows_like(work.steps.start(3).id, int(WAITING * factor), kind=2)
     tidy()

@@ -22,7 +22,7 @@ MOST_SECONDS = 1.0
 ROWS, DEAD = 2_000_000, 200_000
 
 LIVE = """
-INSERT INTO durable_workflow (id, type, key, single, status, lease, lease_seq, input, queue, priority, custom_status,
+INSERT INTO durable_workflow (id, type, key, single, status, run, run_seq, input, queue, priority, custom_status,
     last_seq, timers, blocked_reason, blocked_version, poison_turns, created_at)
 SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,
     CASE WHEN n %% 40000 = 0 THEN 'shop.rare' ELSE 'shop.checkout' END, 'order-' || n, false, 'running', 1, 1,
@@ -30,19 +30,19 @@ SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid,
 FROM generate_series(1, {dead}) AS n
 """
 CLOSED = """
-INSERT INTO durable_workflow (id, type, key, single, status, lease, lease_seq, input, result, queue, priority,
+INSERT INTO durable_workflow (id, type, key, single, status, run, run_seq, input, result, queue, priority,
     custom_status, last_seq, timers, blocked_reason, blocked_version, poison_turns, created_at, closed_at)
 SELECT ('01800000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'shop.checkout', NULL, false, 'completed', 1, 1,
     '{{"order_id":1}}', '"ok"', 'default', 0, '', 8, '[]', '', '', 0, now() - interval '40 days', now()
 FROM generate_series(1, {closed}) AS n
 """
 DEAD_ROWS = """
-INSERT INTO durable_outboxrow (workflow_id, lease, ordinal, activity, input, options, namespace, queue, status, paused,
+INSERT INTO durable_outboxrow (workflow_id, run, ordinal, activity, input, options, namespace, queue, status, paused,
     suspect, priority, visible_after, created_at, deliveries, delivery_failures, delivery_budget, attempts,
     attempt_budget, failure_delivered, cause, dead_lettered_at, redrive_count)
 SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, 1,
     CASE WHEN n %% 30000 = 0 THEN 'shop.rare' ELSE 'shop.step_' || n %% 20 END, '{{"order_id":1}}', '{{}}', '',
-    CASE WHEN n %% 50000 = 0 THEN 'rare' ELSE 'default' END, 'failed', false, false, 0, now(), now(),
+    CASE WHEN n %% 50000 = 0 THEN 'rare' ELSE 'default' END, 'dead', false, false, 0, now(), now(),
     CASE WHEN n %% 60000 = 0 THEN 12 ELSE 8 END, 8, 8, CASE WHEN n %% 70000 = 0 THEN 9 ELSE n %% 2 END, 5,
     n %% 10 = 0, CASE WHEN n %% 45000 = 0 THEN 'undecodable_input' WHEN n %% 3 = 0 THEN 'lease_lost'
         ELSE 'worker_died' END,
@@ -50,7 +50,7 @@ SELECT ('01900000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, 1,
 FROM generate_series(1, {dead}) AS n
 """
 DONE_ROWS = """
-INSERT INTO durable_outboxrow (workflow_id, lease, ordinal, activity, input, options, namespace, queue, status, paused,
+INSERT INTO durable_outboxrow (workflow_id, run, ordinal, activity, input, options, namespace, queue, status, paused,
     suspect, priority, visible_after, created_at, deliveries, delivery_failures, delivery_budget, attempts,
     attempt_budget, failure_delivered, cause, redrive_count)
 SELECT ('01800000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 1, o, 'shop.step_' || o, '{{"order_id":1}}',
@@ -66,7 +66,7 @@ FROM durable_workflow w, generate_series(1, 2) AS s WHERE w.status = 'running'
 ATTEMPTS = """
 INSERT INTO durable_failedattempt (outbox_row_id, number, worker, started_at, ended_at, cause, error)
 SELECT r.id, n, 'worker-1', r.dead_lettered_at, r.dead_lettered_at - (2 - n) * interval '1 minute', 'worker_died', NULL
-FROM durable_outboxrow r, generate_series(1, 2) AS n WHERE r.status = 'failed'
+FROM durable_outboxrow r, generate_series(1, 2) AS n WHERE r.status = 'dead'
 """
 
 FILTERS = (
@@ -88,7 +88,7 @@ def fill(factor: float) -> None:
         for statement in (LIVE, CLOSED, DEAD_ROWS, DONE_ROWS, EVENTS, ATTEMPTS):
             cursor.execute(statement.format(**numbers).replace("%%", "%"))
         cursor.execute("ANALYZE")
-        cursor.execute("SELECT count(*), count(*) FILTER (WHERE status = 'failed') FROM durable_outboxrow")
+        cursor.execute("SELECT count(*), count(*) FILTER (WHERE status = 'dead') FROM durable_outboxrow")
         rows, failed = cursor.fetchone()
     sys.stdout.write(f"{rows:,} outbox rows, {failed:,} of them dead letters\n")
 

@@ -95,7 +95,7 @@ class BulkProgress:
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[int]] = field(default_factory=dict)
     coming: list[tuple[uuid.UUID, int, int, int]] = field(default_factory=list)
-    """Workflow, ordinal, lease and row id of those that the next piece will change."""
+    """Workflow, ordinal, run and row id of those that the next piece will change."""
     behind: tuple[datetime, int] | None = None
     pause: timedelta = timedelta()
     over: bool = False
@@ -121,7 +121,7 @@ def change_some_dead_letters(job: BulkJob, progress: BulkProgress) -> BulkProgre
         return replace(progress, pause=timedelta(), over=True, stopped=stopped.value)
     seen = _seen(job, progress, scope)
     places = [
-        Place(workflow_id, ordinal, lease) for workflow_id, ordinal, lease, row_id in progress.coming if row_id in seen
+        Place(workflow_id, ordinal, run) for workflow_id, ordinal, run, row_id in progress.coming if row_id in seen
     ]
     with auditing.asked_through(Through.ADMIN, job=activity_info().workflow_id):
         done = iter(_change(job, places, user or job.actor_text))
@@ -148,7 +148,7 @@ def change_some_dead_letters(job: BulkJob, progress: BulkProgress) -> BulkProgre
     return BulkProgress(
         counts=counts,
         examples=examples,
-        coming=[(row.workflow_id, row.ordinal, row.lease, row.pk) for row in found],
+        coming=[(row.workflow_id, row.ordinal, row.run, row.pk) for row in found],
         behind=progress.behind if last is None or last.dead_lettered_at is None else (last.dead_lettered_at, last.pk),
         pause=_pause(job, moved),
         over=not found,

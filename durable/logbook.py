@@ -17,7 +17,7 @@ logger = get_logger("durable.logbook")
 
 def note_dead_letters(user: Any, rows: Iterable[OutboxRow], message: str) -> None:
     """Say in the log that this user did something to these dead letters. What `note` promises holds."""
-    letters = [DeadLetter(pk=row.pk, workflow_id=row.workflow_id, lease=row.lease, ordinal=row.ordinal) for row in rows]
+    letters = [DeadLetter(pk=row.pk, workflow_id=row.workflow_id, run=row.run, ordinal=row.ordinal) for row in rows]
     note(user, letters, message)
 
 

@@ -65,7 +65,7 @@ class OutboxRowFactory(factory.django.DjangoModelFactory[OutboxRow]):
         model = OutboxRow
 
     workflow = factory.SubFactory(WorkflowFactory)
-    lease = 1
+    run = 1
     ordinal = factory.Sequence(lambda number: number + 1)
     activity = "shop.charge"
     input = '{"order_id":42}'
@@ -74,7 +74,7 @@ class OutboxRowFactory(factory.django.DjangoModelFactory[OutboxRow]):
     created_at = factory.LazyFunction(now)
     delivery_budget = 8
     attempt_budget = 5
-    dead_lettered_at = factory.LazyAttribute(lambda row: now() if row.status == OutboxStatus.FAILED.value else None)
+    dead_lettered_at = factory.LazyAttribute(lambda row: now() if row.status == OutboxStatus.DEAD.value else None)
 
 
 class DeadLetterFactory(OutboxRowFactory):
@@ -83,7 +83,7 @@ class DeadLetterFactory(OutboxRowFactory):
     class Meta:
         model = DeadLetter
 
-    status = OutboxStatus.FAILED.value
+    status = OutboxStatus.DEAD.value
     cause = Cause.WORKER_DIED.value
     deliveries = 8
     delivery_failures = 8
@@ -133,7 +133,7 @@ class MessageFactory(factory.django.DjangoModelFactory[Message]):
         model = Message
 
     workflow = factory.SubFactory(WorkflowFactory)
-    lease = 1
+    run = 1
     kind = MessageKind.SIGNAL.value
     payload = json.dumps({"name": "approval", "payload": "true"})
     visible_at = factory.LazyFunction(now)

@@ -43,7 +43,7 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
         Text(_("Input"), payloads.payload(_input(room, row, seen), seen, space)),
     ]
     badges: list[object] = [wording.outbox_status(row.status, paused=row.paused)]
-    is_dead = row.status == OutboxStatus.FAILED
+    is_dead = row.status == OutboxStatus.DEAD
     if is_dead:
         badges.append(refusals.judged_badge(row))
     return Page(
@@ -84,7 +84,7 @@ def attempts_table(row: Any, seen: FailureSight, space: payloads.Space) -> Table
 
 def _explained(row: Any) -> str:
     """In a sentence or two: what this means for the workflow."""
-    if row.status != OutboxStatus.FAILED:
+    if row.status != OutboxStatus.DEAD:
         return {
             OutboxStatus.PENDING: _("It was given back and waits for a worker."),
             OutboxStatus.CLAIMED: _("It was given back and a worker is on it right now."),

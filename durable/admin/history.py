@@ -268,13 +268,13 @@ def _unreadable(text: str, seen: PayloadSight, told: FailureSight) -> str:
 
 
 def _activity_names(workflow: Any, records: Sequence[Any]) -> dict[int, str]:
-    """The activity's name by `seq`: from the rows of the current lease, and else from what stands in these records.
+    """The activity's name by `seq`: from the rows of the current run, and else from what stands in these records.
 
-    Ordinals are used again in each lease, so a row says nothing about events before its lease began.
+    Ordinals are used again in each run, so a row says nothing about events before its run began.
     """
-    ordinals = {ordinal for seq, _t, ordinal, *_rest in records if ordinal is not None and seq >= workflow.lease_seq}
+    ordinals = {ordinal for seq, _t, ordinal, *_rest in records if ordinal is not None and seq >= workflow.run_seq}
     rows = OutboxRow.objects.using(settings.database_alias).filter(
-        workflow_id=workflow.pk, lease=workflow.lease, ordinal__in=ordinals
+        workflow_id=workflow.pk, run=workflow.run, ordinal__in=ordinals
     )
     current: dict[int, str] = dict(rows.values_list("ordinal", "activity"))
     earlier: dict[int, str] = {}
@@ -286,7 +286,7 @@ def _activity_names(workflow: Any, records: Sequence[Any]) -> dict[int, str]:
             data = wording.read_json(text)
             if isinstance(data, dict) and isinstance(data.get("activity"), str):
                 earlier[ordinal] = data["activity"]
-        name = earlier.get(ordinal) if seq < workflow.lease_seq else earlier.get(ordinal) or current.get(ordinal)
+        name = earlier.get(ordinal) if seq < workflow.run_seq else earlier.get(ordinal) or current.get(ordinal)
         if name:
             names[seq] = name
     return names

@@ -163,7 +163,7 @@ class MessageAdmin(Room):
                         Fact(_("Workflow"), self.workflow_link(row.workflow_id)),
                         Fact(_("Kind"), wording.message_kind(row.kind)),
                         Fact(_("Activity"), wording.place(row.ordinal)),
-                        Fact(_("Lease of history"), wording.number(row.lease)),
+                        Fact(_("Run"), wording.number(row.run)),
                         Fact(_("Due"), wording.moment_and_distance(row.visible_at, now)),
                         Fact(_("Arrived"), wording.moment_and_distance(row.created_at, now)),
                         Fact(_("Sent only once under"), wording.plain(row.dedup)),

@@ -28,12 +28,12 @@ from durable.models import OutboxRow, WorkItem
 from durable.outcomes import OutboxStatus
 
 _OPTIONS_SHOWN = 2_000
-_DISPATCH_KEY = re.compile(r"(?P<workflow>[0-9a-fA-F-]{32,36}):(?P<lease>\d{1,9}):(?P<ordinal>\d{1,9})", re.ASCII)
+_DISPATCH_KEY = re.compile(r"(?P<workflow>[0-9a-fA-F-]{32,36}):(?P<run>\d{1,9}):(?P<ordinal>\d{1,9})", re.ASCII)
 
 _STATES: dict[str, tuple[Any, list[str]]] = {
     "waiting": (gettext_lazy("Waiting"), [OutboxStatus.PENDING.value]),
     "working": (gettext_lazy("With a worker"), [OutboxStatus.CLAIMED.value]),
-    "dead": (gettext_lazy("Dead letter"), [OutboxStatus.FAILED.value]),
+    "dead": (gettext_lazy("Dead letter"), [OutboxStatus.DEAD.value]),
     "finished": (gettext_lazy("Finished"), [OutboxStatus.DONE.value, OutboxStatus.CANCELLED.value]),
 }
 """The first three have a partial index each; nearly all other rows are finished, so a page of them is found at once."""
@@ -69,7 +69,7 @@ class OutboxRowAdmin(Room):
         term = term.strip()
         if dispatch := _DISPATCH_KEY.fullmatch(term):
             workflow_id = _uuid(dispatch["workflow"])
-            place = {"lease": int(dispatch["lease"]), "ordinal": int(dispatch["ordinal"])}
+            place = {"run": int(dispatch["run"]), "ordinal": int(dispatch["ordinal"])}
             return queryset.filter(workflow_id=workflow_id, **place) if workflow_id else queryset.none()
         if workflow_id := _uuid(term):
             return queryset.filter(workflow_id=workflow_id)

@@ -38,7 +38,7 @@ _OUTBOX_STATUS: dict[str, tuple[Any, str]] = {
     OutboxStatus.PENDING: (gettext_lazy("Waiting"), "wait"),
     OutboxStatus.CLAIMED: (gettext_lazy("With a worker"), "live"),
     OutboxStatus.DONE: (gettext_lazy("Done"), "good"),
-    OutboxStatus.FAILED: (gettext_lazy("Dead letter"), "bad"),
+    OutboxStatus.DEAD: (gettext_lazy("Dead letter"), "bad"),
     OutboxStatus.CANCELLED: (gettext_lazy("Cancelled"), "off"),
 }
 
@@ -77,7 +77,7 @@ def place(value: object) -> object:
 
 def place_in_history(row: Any) -> str:
     """Where an activity stands in its workflow's history."""
-    return _("lease %(lease)s, activity %(ordinal)s") % {"lease": number(row.lease), "ordinal": number(row.ordinal)}
+    return _("run %(run)s, activity %(ordinal)s") % {"run": number(row.run), "ordinal": number(row.ordinal)}
 
 
 def of(part: int, whole: int) -> str:

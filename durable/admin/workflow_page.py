@@ -38,7 +38,7 @@ from durable.workflows import change_dead_letters
 if TYPE_CHECKING:
     from durable.admin.room import Room
 
-_WAITED_FOR = [OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value, OutboxStatus.FAILED.value]
+_WAITED_FOR = [OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value, OutboxStatus.DEAD.value]
 _TIMERS_SHOWN = 20
 _UNREADABLE_SHOWN = 1_000
 _REASON_SHOWN = 4_000
@@ -146,8 +146,8 @@ class WorkflowPage:
             facts.append(Fact(_("Parent"), self._parent()))
         if row.poison_turns:
             facts.append(Fact(_("Turns that ended badly"), wording.number(row.poison_turns)))
-        if row.lease > 1:
-            facts.append(Fact(_("Lease of history"), wording.number(row.lease)))
+        if row.run > 1:
+            facts.append(Fact(_("Run"), wording.number(row.run)))
         if not row.single and not _is_installed(row.type):
             facts.append(Fact(_("Code"), _("No workflow of this name is installed on this site.")))
         return facts
@@ -221,7 +221,7 @@ class WorkflowPage:
     def _pending_work(self) -> Table:
         rows: list[Any] = list(
             self.scope.rows()
-            .filter(workflow_id=self.workflow.pk, lease=self.workflow.lease, status__in=_WAITED_FOR)
+            .filter(workflow_id=self.workflow.pk, run=self.workflow.run, status__in=_WAITED_FOR)
             .select_related("workitem")
             .defer("input", "options", "last_heartbeat", "workitem__heartbeat")
             .annotate(newest_attempt=attempts.newest_attempt_of_row())

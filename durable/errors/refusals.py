@@ -65,7 +65,7 @@ class HistoryRecordsOutcome(RedriveRefused):
 
 
 class RowNotFound(RedriveRefused):
-    """The current lease of the workflow has no such activity."""
+    """The current run of the workflow has no such activity."""
 
     code = "row_not_found"
 

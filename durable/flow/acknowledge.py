@@ -203,10 +203,10 @@ def _hand_over(
             if not isinstance(e, RetryLater):
                 ended.append(_verdict(owners[claim.workflow_id], e))
         elif isinstance(e, Completed):
-            told.append(NewMessage(claim.workflow_id, claim.lease, MessageKind.COMPLETED, e.payload, claim.ordinal))
+            told.append(NewMessage(claim.workflow_id, claim.run, MessageKind.COMPLETED, e.payload, claim.ordinal))
         elif isinstance(e, Failed):
             payload = wire.dump({"failure": _stored(e).data, "attempts": claim.attempt})
-            told.append(NewMessage(claim.workflow_id, claim.lease, MessageKind.FAILED, payload, claim.ordinal))
+            told.append(NewMessage(claim.workflow_id, claim.run, MessageKind.FAILED, payload, claim.ordinal))
     messages.insert(connection, told)
     if ended:
         at: datetime = clock.database_now(connection)

@@ -30,19 +30,17 @@ class _Discard(Change[Discarded]):
         workflow_id: uuid.UUID,
         ordinal: int,
         *,
-        lease: int | None,
+        run: int | None,
         then: Then,
         actor: Any,
         reason: str,
         request: uuid.UUID | None,
     ) -> None:
-        super().__init__(
-            workflow_id, ordinal, lease=lease, actor=actor, reason=reason, request=request, answer=Discarded
-        )
+        super().__init__(workflow_id, ordinal, run=run, actor=actor, reason=reason, request=request, answer=Discarded)
         self.then = then
 
     def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
-        where = {"lease": workflow.lease, "ordinal": self.ordinal}
+        where = {"run": workflow.run, "ordinal": self.ordinal}
         letter = redrives.lock_row(connection, workflow.id, **where)
         if letter is None:
             raise RowNotFound(workflow.id, self.ordinal)
@@ -90,9 +88,9 @@ class _Discard(Change[Discarded]):
         told = []
         if self.then == "cancel":
             payload = wire.dump({"reason": self.reason, "actor": self.actor_text})
-            told.append(NewMessage(workflow.id, workflow.lease, MessageKind.CANCEL, payload))
+            told.append(NewMessage(workflow.id, workflow.run, MessageKind.CANCEL, payload))
         payload = wire.dump({"failure": failure.data, "attempts": attempts})
-        told.append(NewMessage(workflow.id, workflow.lease, MessageKind.FAILED, payload, self.ordinal))
+        told.append(NewMessage(workflow.id, workflow.run, MessageKind.FAILED, payload, self.ordinal))
         return told
 
 
@@ -114,7 +112,7 @@ def discard(
     `AlreadyDone`.
     """
     _check(reason, then)
-    return _one(workflow_id, ordinal, lease=None, then=then, actor=actor, reason=reason, request=request)
+    return _one(workflow_id, ordinal, run=None, then=then, actor=actor, reason=reason, request=request)
 
 
 def discard_many(
@@ -144,7 +142,7 @@ def discard_many(
         return _one(
             place.workflow_id,
             place.ordinal,
-            lease=place.lease,
+            run=place.run,
             then=then,
             actor=actor,
             reason=reason,
@@ -165,13 +163,13 @@ def _one(
     workflow_id: uuid.UUID,
     ordinal: int,
     *,
-    lease: int | None,
+    run: int | None,
     then: Then,
     actor: Any,
     reason: str,
     request: uuid.UUID | None,
 ) -> Discarded:
-    one = _Discard(workflow_id, ordinal, lease=lease, then=then, actor=actor, reason=reason, request=request)
+    one = _Discard(workflow_id, ordinal, run=run, then=then, actor=actor, reason=reason, request=request)
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, then=then)
     try:
         done = transaction.certain(one)
@@ -181,7 +179,7 @@ def _one(
     log.info("discard.done", was_judged=done.was_judged, actor=one.actor_text, reason=reason)
     reporting.discarded(
         workflow_id,
-        run=done.row.lease,
+        run=done.row.run,
         ordinal=ordinal,
         activity=done.row.activity,
         then=then,

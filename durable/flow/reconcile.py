@@ -118,7 +118,7 @@ def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
     failed: list[NewFailedAttempt] = []
     for row in fallen:
         workflow, item = owners[row.workflow_id], items.get(row.id)
-        if not workflow.is_live or workflow.lease != row.lease:
+        if not workflow.is_live or workflow.run != row.run:
             settled.append(row.id)
             continue
         if item is not None and item.asked_to_cancel:

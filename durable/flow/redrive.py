@@ -39,16 +39,14 @@ class _Redrive(Change[Redriven]):
         workflow_id: uuid.UUID,
         ordinal: int,
         *,
-        lease: int | None,
+        run: int | None,
         mode: RedriveMode,
         actor: Any,
         reason: str,
         request: uuid.UUID | None,
         delay: timedelta,
     ) -> None:
-        super().__init__(
-            workflow_id, ordinal, lease=lease, actor=actor, reason=reason, request=request, answer=Redriven
-        )
+        super().__init__(workflow_id, ordinal, run=run, actor=actor, reason=reason, request=request, answer=Redriven)
         self.mode = mode
         self.delay = delay
         self.passed_over: list[str] = []
@@ -58,10 +56,10 @@ class _Redrive(Change[Redriven]):
         self.passed_over.clear()
         if recorded:
             if not forced:
-                activity_id = f"{workflow.id}:{workflow.lease}:{self.ordinal}"
+                activity_id = f"{workflow.id}:{workflow.run}:{self.ordinal}"
                 raise HistoryRecordsOutcome(workflow.id, activity_id, self.ordinal)
             self.passed_over.append(HistoryRecordsOutcome.code)
-        letter = redrives.lock_row(connection, workflow.id, lease=workflow.lease, ordinal=self.ordinal)
+        letter = redrives.lock_row(connection, workflow.id, run=workflow.run, ordinal=self.ordinal)
         if letter is None:
             raise RowNotFound(workflow.id, self.ordinal)
         try:
@@ -71,7 +69,7 @@ class _Redrive(Change[Redriven]):
         moved = redrives.revive(
             connection,
             workflow.id,
-            lease=workflow.lease,
+            run=workflow.run,
             ordinal=self.ordinal,
             judged_too=int(forced),
             paused=int(workflow.status is WorkflowStatus.PAUSED),
@@ -93,10 +91,10 @@ class _Redrive(Change[Redriven]):
 
     def _unreadable(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, fault: str) -> RedriveRefused:
         """A row that can not be read is refused as such where no other gate speaks first."""
-        standing = redrives.standing(connection, workflow.id, lease=workflow.lease, ordinal=self.ordinal)
+        standing = redrives.standing(connection, workflow.id, run=workflow.run, ordinal=self.ordinal)
         if standing is None:
             return RowNotFound(workflow.id, self.ordinal)
-        if standing.status is not OutboxStatus.FAILED:
+        if standing.status is not OutboxStatus.DEAD:
             return NotDeadLettered(workflow.id, self.ordinal, standing.status.value)
         if standing.was_delivered and self.mode is not RedriveMode.FORCED:
             return self.held_back()
@@ -127,7 +125,7 @@ def redrive(
     return _one(
         workflow_id,
         ordinal,
-        lease=None,
+        run=None,
         mode=mode,
         actor=actor,
         reason=reason,
@@ -169,7 +167,7 @@ def redrive_many(
         done = _one(
             place.workflow_id,
             place.ordinal,
-            lease=place.lease,
+            run=place.run,
             mode=mode,
             actor=actor,
             reason=reason,
@@ -228,16 +226,14 @@ def _one(
     workflow_id: uuid.UUID,
     ordinal: int,
     *,
-    lease: int | None,
+    run: int | None,
     mode: RedriveMode,
     actor: Any,
     reason: str,
     request: uuid.UUID | None,
     delay: timedelta,
 ) -> Redriven:
-    one = _Redrive(
-        workflow_id, ordinal, lease=lease, mode=mode, actor=actor, reason=reason, request=request, delay=delay
-    )
+    one = _Redrive(workflow_id, ordinal, run=run, mode=mode, actor=actor, reason=reason, request=request, delay=delay)
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, mode=mode.value)
     try:
         done = transaction.certain(one)
@@ -249,7 +245,7 @@ def _one(
     log.info("redrive.done", was_judged=done.was_judged, actor=one.actor_text)
     reporting.redriven(
         workflow_id,
-        run=done.row.lease,
+        run=done.row.run,
         ordinal=ordinal,
         activity=done.row.activity,
         mode=mode.value,

@@ -334,10 +334,10 @@ def _cancel(connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> None:
     """
     if not plans:
         return
-    wanted = {plan.workflow.id: (plan.workflow.lease, plan.cancelled) for plan in plans}
+    wanted = {plan.workflow.id: (plan.workflow.run, plan.cancelled) for plan in plans}
     rows = outbox.of_ordinals(connection, wanted)
     out = [row.id for row in rows.values() if row.status is OutboxStatus.CLAIMED]
     work_items.lock_of_rows(connection, out)
     work_items.ask_to_cancel(connection, out)
     outbox.cancel(connection, [row.id for row in rows.values() if row.status is OutboxStatus.PENDING])
-    outbox.mark_judged(connection, [row.id for row in rows.values() if row.status is OutboxStatus.FAILED])
+    outbox.mark_judged(connection, [row.id for row in rows.values() if row.status is OutboxStatus.DEAD])

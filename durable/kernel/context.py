@@ -110,7 +110,7 @@ def wait_for_signal(name: str, *, as_type: Any = None) -> Coroutine[Any, Any, An
 
 
 class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
-    """Logs with the workflow's id and lease as extras; silent in replay and while a workflow is taken from memory.
+    """Logs with the workflow's id and run as extras; silent in replay and while a workflow is taken from memory.
 
     A line of workflow code is made at the call and said when its turn is committed; the lines of an activation that is
     undone are dropped. Elsewhere a line is said at once. What a log handler does reaches neither workflow nor activity.
@@ -138,7 +138,7 @@ class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
         loop = _get_running_loop()
         if isinstance(loop, WorkflowLoop):
             execution = loop.execution
-            bound = {"workflow_id": str(execution.workflow_id), "lease": execution.lease}
+            bound = {"workflow_id": str(execution.workflow_id), "run": execution.run}
             kwargs["extra"] = {**(kwargs.get("extra") or {}), **bound}
         return msg, kwargs
 

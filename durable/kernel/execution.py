@@ -74,8 +74,23 @@ class Execution:
     """
 
     __slots__ = (
-        "_bytes", "_cpu_clock", "_cpu_seconds", "_max_events", "_rng", "calls", "cancel_reason", "codec", "definition",
-        "digest_key", "done", "drift", "last_seq", "lease", "loop", "mailbox", "workflow_id",
+        "_bytes",
+        "_cpu_clock",
+        "_cpu_seconds",
+        "_max_events",
+        "_rng",
+        "calls",
+        "cancel_reason",
+        "codec",
+        "definition",
+        "digest_key",
+        "done",
+        "drift",
+        "last_seq",
+        "loop",
+        "mailbox",
+        "run",
+        "workflow_id",
     )  # fmt: skip
 
     def __init__(
@@ -83,14 +98,14 @@ class Execution:
         definition: WorkflowDefinition[Any, Any],
         *,
         workflow_id: uuid.UUID,
-        lease: int,
+        run: int,
         codec: Codec,
         limits: Limits,
         cpu_clock: Callable[[], float],
     ) -> None:
         self.definition = definition
         self.workflow_id = workflow_id
-        self.lease = lease
+        self.run = run
         self.codec = codec
         self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
         self.calls = Calls(self.loop, limit=limits.max_events)
@@ -112,19 +127,19 @@ class Execution:
         definition: WorkflowDefinition[Any, Any],
         *,
         workflow_id: uuid.UUID,
-        lease: int,
+        run: int,
         codec: Codec,
         limits: Limits,
         cpu_clock: Callable[[], float],
     ) -> Execution:
         """A run that has seen no event yet. `cpu_clock` reads the CPU time of the calling thread, in seconds."""
-        return cls(definition, workflow_id=workflow_id, lease=lease, codec=codec, limits=limits, cpu_clock=cpu_clock)
+        return cls(definition, workflow_id=workflow_id, run=run, codec=codec, limits=limits, cpu_clock=cpu_clock)
 
     @property
     def rng(self) -> random.Random:
-        """The random generator of this lease of the history."""
+        """The random generator of this run."""
         if self._rng is None:
-            self._rng = random.Random(f"{self.workflow_id}:{self.lease}")
+            self._rng = random.Random(f"{self.workflow_id}:{self.run}")
         return self._rng
 
     @property
@@ -158,7 +173,7 @@ class Execution:
     # --- feeding --------------------------------------------------------------------------------------------------
 
     def replay(self, history: Sequence[Event]) -> None:
-        """Feed the events since the lease began, and compare what the code asks for with what they record.
+        """Feed the events since the run began, and compare what the code asks for with what they record.
 
         Raises `NonDeterminism`, `StackExhausted`, `WorkflowBlocked`, `PoisonTurn`.
         """

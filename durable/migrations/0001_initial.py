@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
             name='OutboxRow',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('lease', models.PositiveIntegerField()),
+                ('run', models.PositiveIntegerField()),
                 ('ordinal', models.PositiveIntegerField()),
                 ('activity', models.CharField(max_length=200)),
                 ('input', models.TextField()),
@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
                 ('namespace', models.CharField(blank=True, default='', max_length=100)),
                 ('queue', models.CharField(default='default', max_length=100)),
                 ('node', models.CharField(blank=True, max_length=100, null=True)),
-                ('status', models.CharField(choices=[('pending', 'pending'), ('claimed', 'claimed'), ('done', 'done'), ('failed', 'failed'), ('cancelled', 'cancelled')], max_length=9)),
+                ('status', models.CharField(choices=[('pending', 'pending'), ('claimed', 'claimed'), ('done', 'done'), ('dead', 'dead'), ('cancelled', 'cancelled')], max_length=9)),
                 ('paused', durable.models.fields.MarkField(default=False)),
                 ('suspect', durable.models.fields.MarkField(default=False)),
                 ('priority', models.SmallIntegerField(default=0)),
@@ -91,8 +91,8 @@ class Migration(migrations.Migration):
                 ('key', models.CharField(blank=True, max_length=1000, null=True)),
                 ('single', models.BooleanField(default=False)),
                 ('status', models.CharField(choices=[('running', 'running'), ('paused', 'paused'), ('completed', 'completed'), ('failed', 'failed'), ('cancelled', 'cancelled'), ('timed_out', 'timed out')], max_length=10)),
-                ('lease', models.PositiveIntegerField(default=1)),
-                ('lease_seq', models.PositiveIntegerField(default=1)),
+                ('run', models.PositiveIntegerField(default=1)),
+                ('run_seq', models.PositiveIntegerField(default=1)),
                 ('input', models.TextField()),
                 ('result', models.TextField(null=True)),
                 ('failure', durable.models.fields.JsonTextField(null=True)),
@@ -126,7 +126,7 @@ class Migration(migrations.Migration):
             name='Message',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('lease', models.PositiveIntegerField()),
+                ('run', models.PositiveIntegerField()),
                 ('kind', models.CharField(choices=[('start', 'start'), ('completed', 'completed'), ('failed', 'failed'), ('signal', 'signal'), ('cancel', 'cancel')], max_length=20)),
                 ('ordinal', models.PositiveIntegerField(null=True)),
                 ('payload', models.TextField()),
@@ -278,51 +278,51 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='outboxrow',
-            index=models.Index(condition=models.Q(('status', 'failed')), fields=['-dead_lettered_at', '-id'], name='durable_outbox_dead_letters'),
+            index=models.Index(condition=models.Q(('status', 'dead')), fields=['-dead_lettered_at', '-id'], name='durable_outbox_dead_letters'),
         ),
         migrations.AddIndex(
             model_name='outboxrow',
-            index=models.Index(condition=models.Q(('status', 'failed')), fields=['activity', '-dead_lettered_at', '-id'], name='durable_dead_letters_act'),
+            index=models.Index(condition=models.Q(('status', 'dead')), fields=['activity', '-dead_lettered_at', '-id'], name='durable_dead_letters_act'),
         ),
         migrations.AddIndex(
             model_name='outboxrow',
-            index=models.Index(condition=models.Q(('status', 'failed')), fields=['cause', '-dead_lettered_at', '-id'], name='durable_dead_letters_cause'),
+            index=models.Index(condition=models.Q(('status', 'dead')), fields=['cause', '-dead_lettered_at', '-id'], name='durable_dead_letters_cause'),
         ),
         migrations.AddIndex(
             model_name='outboxrow',
-            index=models.Index(condition=models.Q(('status', 'failed')), fields=['queue', '-dead_lettered_at', '-id'], name='durable_dead_letters_queue'),
+            index=models.Index(condition=models.Q(('status', 'dead')), fields=['queue', '-dead_lettered_at', '-id'], name='durable_dead_letters_queue'),
         ),
         migrations.AddIndex(
             model_name='outboxrow',
-            index=models.Index(condition=models.Q(('status', 'failed')), fields=['failure_delivered', '-dead_lettered_at', '-id'], name='durable_dead_letters_told'),
+            index=models.Index(condition=models.Q(('status', 'dead')), fields=['failure_delivered', '-dead_lettered_at', '-id'], name='durable_dead_letters_told'),
         ),
         migrations.AddIndex(
             model_name='outboxrow',
-            index=models.Index(condition=models.Q(('status', 'failed')), fields=['attempts', '-dead_lettered_at', '-id'], name='durable_dead_letters_tries'),
+            index=models.Index(condition=models.Q(('status', 'dead')), fields=['attempts', '-dead_lettered_at', '-id'], name='durable_dead_letters_tries'),
         ),
         migrations.AddIndex(
             model_name='outboxrow',
-            index=models.Index(condition=models.Q(('status', 'failed')), fields=['deliveries', '-dead_lettered_at', '-id'], name='durable_dead_letters_given'),
+            index=models.Index(condition=models.Q(('status', 'dead')), fields=['deliveries', '-dead_lettered_at', '-id'], name='durable_dead_letters_given'),
         ),
         migrations.AddIndex(
             model_name='outboxrow',
-            index=models.Index(condition=models.Q(('redrive_count', 0), ('status', 'failed')), fields=['-dead_lettered_at', '-id'], name='durable_dead_letters_first'),
+            index=models.Index(condition=models.Q(('redrive_count', 0), ('status', 'dead')), fields=['-dead_lettered_at', '-id'], name='durable_dead_letters_first'),
         ),
         migrations.AddIndex(
             model_name='outboxrow',
-            index=models.Index(condition=models.Q(('redrive_count__gt', 0), ('status', 'failed')), fields=['-dead_lettered_at', '-id'], name='durable_dead_letters_again'),
+            index=models.Index(condition=models.Q(('redrive_count__gt', 0), ('status', 'dead')), fields=['-dead_lettered_at', '-id'], name='durable_dead_letters_again'),
         ),
         migrations.AddConstraint(
             model_name='outboxrow',
-            constraint=models.UniqueConstraint(fields=('workflow', 'lease', 'ordinal'), name='durable_one_row_per_lease_and_ordinal'),
+            constraint=models.UniqueConstraint(fields=('workflow', 'run', 'ordinal'), name='durable_one_row_per_run_and_ordinal'),
         ),
         migrations.AddConstraint(
             model_name='outboxrow',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['pending', 'claimed', 'done', 'failed', 'cancelled'])), name='durable_outbox_status_is_known'),
+            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['pending', 'claimed', 'done', 'dead', 'cancelled'])), name='durable_outbox_status_is_known'),
         ),
         migrations.AddConstraint(
             model_name='outboxrow',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'failed'), _negated=True), ('dead_lettered_at__isnull', False), _connector='OR'), name='durable_dead_letter_has_its_time'),
+            constraint=models.CheckConstraint(condition=models.Q(models.Q(('status', 'dead'), _negated=True), ('dead_lettered_at__isnull', False), _connector='OR'), name='durable_dead_letter_has_its_time'),
         ),
         migrations.AddIndex(
             model_name='message',

@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
             model_name="outboxrow",
             index=models.Index(
                 fields=["error_group", "-dead_lettered_at", "-id"],
-                condition=models.Q(status="failed"),
+                condition=models.Q(status="dead"),
                 name="durable_dead_letters_error",
             ),
         ),

@@ -20,7 +20,7 @@ class Message(models.Model):
 
     id = models.BigAutoField(primary_key=True)
     workflow = models.ForeignKey("durable.Workflow", models.DO_NOTHING, db_constraint=False, db_index=False)
-    lease = models.PositiveIntegerField()
+    run = models.PositiveIntegerField()
     kind = models.CharField(max_length=20, choices=[(k.value, k.value) for k in MessageKind])
     ordinal = models.PositiveIntegerField(null=True)
     payload = models.TextField()

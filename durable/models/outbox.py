@@ -40,7 +40,7 @@ class OutboxQuerySet(models.QuerySet["OutboxRow"]):
 
     def dead_letters(self) -> OutboxQuerySet:
         """Rows that spent their budget."""
-        return self.filter(status=Known(OutboxStatus.FAILED))
+        return self.filter(status=Known(OutboxStatus.DEAD))
 
     def matching(self, wanted: DeadLetterFilter) -> OutboxQuerySet:
         """The dead letters that match a filter. Lists, previews and bulk verbs all ask this one."""
@@ -76,14 +76,14 @@ class OutboxRow(models.Model):
 
     Pending: moved in by the turn (or enqueue), by retry, abandon, release, reconcile and redrive; out by claim, settle
     and dead-letter. Claimed: in by claim; out by acknowledge, retry, abandon, release, reconcile, dead-letter, settle.
-    Done: in by acknowledge, final. Failed (a dead letter): in by dead-letter; out by redrive, discard and settle.
+    Done: in by acknowledge, final. Dead (a dead letter): in by dead-letter; out by redrive, discard and settle.
     Cancelled: in by settle, discard, the turn whose code cancelled it, and the acknowledgement of a cancellation;
     final.
     """
 
     id = models.BigAutoField(primary_key=True)
     workflow = models.ForeignKey("durable.Workflow", models.DO_NOTHING, db_constraint=False, db_index=False)
-    lease = models.PositiveIntegerField()
+    run = models.PositiveIntegerField()
     ordinal = models.PositiveIntegerField()
     activity = models.CharField(max_length=200)
     input = models.TextField()
@@ -119,14 +119,12 @@ class OutboxRow(models.Model):
         verbose_name_plural = "outbox rows"
         default_permissions = ("view",)
         constraints = [
-            models.UniqueConstraint(
-                fields=["workflow", "lease", "ordinal"], name="durable_one_row_per_lease_and_ordinal"
-            ),
+            models.UniqueConstraint(fields=["workflow", "run", "ordinal"], name="durable_one_row_per_run_and_ordinal"),
             models.CheckConstraint(
                 condition=Q(status__in=[s.value for s in OutboxStatus]), name="durable_outbox_status_is_known"
             ),
             models.CheckConstraint(
-                condition=~Q(status=OutboxStatus.FAILED.value) | Q(dead_lettered_at__isnull=False),
+                condition=~Q(status=OutboxStatus.DEAD.value) | Q(dead_lettered_at__isnull=False),
                 name="durable_dead_letter_has_its_time",
             ),
         ]
@@ -164,7 +162,7 @@ class OutboxRow(models.Model):
             ),
             models.Index(
                 fields=["-dead_lettered_at", "-id"],
-                condition=Q(status=OutboxStatus.FAILED.value),
+                condition=Q(status=OutboxStatus.DEAD.value),
                 name="durable_outbox_dead_letters",
             ),
             # One for each filter of the list of dead letters, in the list's order: a rare value among many is found at
@@ -172,7 +170,7 @@ class OutboxRow(models.Model):
             *(
                 models.Index(
                     fields=[column, "-dead_lettered_at", "-id"],
-                    condition=Q(status=OutboxStatus.FAILED.value),
+                    condition=Q(status=OutboxStatus.DEAD.value),
                     name=f"durable_dead_letters_{name}",
                 )
                 for column, name in (
@@ -187,12 +185,12 @@ class OutboxRow(models.Model):
             ),
             models.Index(
                 fields=["-dead_lettered_at", "-id"],
-                condition=Q(status=OutboxStatus.FAILED.value, redrive_count=0),
+                condition=Q(status=OutboxStatus.DEAD.value, redrive_count=0),
                 name="durable_dead_letters_first",
             ),
             models.Index(
                 fields=["-dead_lettered_at", "-id"],
-                condition=Q(status=OutboxStatus.FAILED.value, redrive_count__gt=0),
+                condition=Q(status=OutboxStatus.DEAD.value, redrive_count__gt=0),
                 name="durable_dead_letters_again",
             ),
         ]
@@ -202,8 +200,8 @@ class OutboxRow(models.Model):
 
     @property
     def dispatch_key(self) -> str:
-        """`workflow:lease:ordinal`, also the idempotency key that handlers see."""
-        return f"{self.workflow_id}:{self.lease}:{self.ordinal}"
+        """`workflow:run:ordinal`, also the idempotency key that handlers see."""
+        return f"{self.workflow_id}:{self.run}:{self.ordinal}"
 
 
 class DeadLetter(OutboxRow):

@@ -19,7 +19,7 @@ class Claim:
     row_id: int
     token: uuid.UUID
     workflow_id: uuid.UUID
-    lease: int
+    run: int
     ordinal: int
     activity: str
     payload: str = field(repr=False)
@@ -38,7 +38,7 @@ class Claim:
     @property
     def idempotency_key(self) -> str:
         """The dispatch key: the same for every delivery and attempt of this activity."""
-        return f"{self.workflow_id}:{self.lease}:{self.ordinal}"
+        return f"{self.workflow_id}:{self.run}:{self.ordinal}"
 
     @property
     def attempt(self) -> int:

@@ -35,7 +35,7 @@ class OutboxStatus(StrEnum):
     PENDING = "pending"
     CLAIMED = "claimed"
     DONE = "done"
-    FAILED = "failed"
+    DEAD = "dead"
     CANCELLED = "cancelled"
 
 

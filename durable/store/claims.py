@@ -18,7 +18,7 @@ from durable.store import sql
 logger = get_logger("durable.store")
 
 _RETURNING = (
-    "id, workflow_id, lease, ordinal, activity, input, options, deliveries, delivery_failures, delivery_budget, "
+    "id, workflow_id, run, ordinal, activity, input, options, deliveries, delivery_failures, delivery_budget, "
     "attempts, attempt_budget, last_heartbeat, suspect, "
 )
 
@@ -176,7 +176,7 @@ def _claim(row: tuple[Any, ...], token: uuid.UUID, worker: str) -> Claim:
         row_id=row[0],
         token=token,
         workflow_id=sql.as_uuid(row[1]),
-        lease=row[2],
+        run=row[2],
         ordinal=row[3],
         activity=row[4],
         payload=row[5],

@@ -27,7 +27,7 @@ class Due(NamedTuple):
 # A signal may come before the first turn: whether a workflow has begun is asked of its row, when its messages are
 # counted already. Asked of each message, a backlog of such would be walked through again and again.
 _OWNERS = """
-SELECT told.owner, told.waited, told.messages, w.last_seq > w.lease_seq FROM (
+SELECT told.owner, told.waited, told.messages, w.last_seq > w.run_seq FROM (
     SELECT workflow_id AS owner, {told_for} AS waited, count(*) AS messages FROM (
         SELECT m.workflow_id, m.visible_at FROM durable_message m{join}
         WHERE NOT m.parked AND {begun} AND m.visible_at <= {now}{of_message}

@@ -61,10 +61,10 @@ def appending(
 _COLUMNS = "e.workflow_id, e.seq, e.type, e.ordinal, e.data, {recorded_at}"
 
 
-def read_leases(
+def read_runs(
     connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]
 ) -> tuple[dict[uuid.UUID, list[Event]], dict[uuid.UUID, str]]:
-    """The events of the current lease of each workflow, in order. One statement.
+    """The events of the current run of each workflow, in order. One statement.
 
     A history with an event that can not be read (edited by hand, or written by a newer version of the engine) comes in
     the second answer, with the reason: it must not keep the others from being read.
@@ -74,7 +74,7 @@ def read_leases(
     rows = sql.each(
         connection,
         f"SELECT {columns} FROM durable_workflow w "
-        "JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.lease_seq "
+        "JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.run_seq "
         f"WHERE {condition} ORDER BY e.workflow_id, e.seq",
         params,
     )
@@ -95,7 +95,7 @@ def sizes(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) ->
     rows = sql.fetch(
         connection,
         f"SELECT w.id, sum({sql.size(connection, 'e.data')}) FROM durable_workflow w "
-        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.lease_seq WHERE {condition} GROUP BY w.id",
+        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.run_seq WHERE {condition} GROUP BY w.id",
         params,
     )
     return {sql.as_uuid(owner): int(size) for owner, size in rows}
@@ -150,7 +150,7 @@ _OUTCOMES = ("activity_completed", "activity_failed", "activity_cancelled")
 
 
 def records_outcome(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, since: int, ordinal: int) -> int:
-    """How many terminal outcomes of an activity the history holds from `since` on, where its current lease begins."""
+    """How many terminal outcomes of an activity the history holds from `since` on, where its current run begins."""
     rows = sql.fetch(
         connection,
         "SELECT count(*) FROM durable_event WHERE workflow_id = %s AND seq >= %s AND ordinal = %s "

@@ -41,7 +41,7 @@ class DueMessage:
 
     id: int
     workflow_id: uuid.UUID
-    lease: int
+    run: int
     kind: MessageKind
     ordinal: int | None
     payload: str = field(repr=False)
@@ -70,7 +70,7 @@ class Inbox:
 class _Head(NamedTuple):
     id: int
     owner: uuid.UUID
-    lease: int
+    run: int
     kind: str
     ordinal: int | None
     size: int
@@ -133,7 +133,7 @@ def read(connection: BaseDatabaseWrapper, found: Found) -> dict[uuid.UUID, Inbox
                 DueMessage(
                     id=head.id,
                     workflow_id=head.owner,
-                    lease=head.lease,
+                    run=head.run,
                     kind=MessageKind(head.kind),
                     ordinal=head.ordinal,
                     payload=payload,
@@ -205,7 +205,7 @@ def _heads(
     now, now_params = clock.now_sql(connection)
     length = sql.size(connection, "m.payload")
     columns = (
-        f"m.id, m.workflow_id, m.lease, m.kind, m.ordinal, {length}, "
+        f"m.id, m.workflow_id, m.run, m.kind, m.ordinal, {length}, "
         f"CASE WHEN {length} <= {_AT_ONCE} THEN m.payload END, "
         f"{sql.moment(connection, 'm.visible_at')} AS due, {sql.moment(connection, 'm.created_at')} AS made"
     )
@@ -231,8 +231,8 @@ def _heads(
         params += of_unbegun
     rows = sql.fetch(connection, " UNION ALL ".join(arms), params)
     return [
-        _Head(id, sql.as_uuid(owner), lease, kind, ordinal, size, payload, _moment(due), _moment(made))
-        for id, owner, lease, kind, ordinal, size, payload, due, made in rows
+        _Head(id, sql.as_uuid(owner), run, kind, ordinal, size, payload, _moment(due), _moment(made))
+        for id, owner, run, kind, ordinal, size, payload, due, made in rows
     ]
 
 

@@ -32,7 +32,7 @@ def open_among(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID
     rows = sql.fetch(
         connection,
         "SELECT DISTINCT workflow_id FROM durable_outboxrow "
-        f"WHERE status IN ('pending', 'claimed', 'failed') AND {condition}",
+        f"WHERE status IN ('pending', 'claimed', 'dead') AND {condition}",
         params,
     )
     return [sql.as_uuid(row[0]) for row in rows]
@@ -46,7 +46,7 @@ _OPEN = " UNION ALL ".join(
         "status = 'pending' AND NOT paused AND suspect",
         "status = 'pending' AND paused",
         "status = 'claimed'",
-        "status = 'failed'",
+        "status = 'dead'",
     )
 )
 

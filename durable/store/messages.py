@@ -20,7 +20,7 @@ class NewMessage:
     """A message to insert, due at once."""
 
     workflow_id: uuid.UUID
-    lease: int
+    run: int
     kind: MessageKind
     payload: str = field(repr=False)
     ordinal: int | None = None
@@ -31,7 +31,7 @@ START = "m.kind = 'start'"
 """Which messages, of `durable_message m`. On SQLite an index serves only what is spelled like its condition."""
 
 _GIVEN = sql.RowSet(
-    [("workflow_id", "uuid"), ("lease", "int"), ("kind", "text"), ("ordinal", "int"), ("payload", "text")]
+    [("workflow_id", "uuid"), ("run", "int"), ("kind", "text"), ("ordinal", "int"), ("payload", "text")]
 )
 
 
@@ -40,11 +40,11 @@ def insert(connection: BaseDatabaseWrapper, new: Sequence[NewMessage]) -> None:
     if not new:
         return
     now, now_params = clock.now_sql(connection)
-    rows = [(m.workflow_id, m.lease, m.kind.value, m.ordinal, m.payload) for m in new]
+    rows = [(m.workflow_id, m.run, m.kind.value, m.ordinal, m.payload) for m in new]
     sql.execute(
         connection,
-        "INSERT INTO durable_message (workflow_id, lease, kind, ordinal, payload, visible_at, created_at, parked) "
-        f"SELECT workflow_id, lease, kind, ordinal, payload, {now}, {now}, false FROM {_GIVEN.source(connection)}",
+        "INSERT INTO durable_message (workflow_id, run, kind, ordinal, payload, visible_at, created_at, parked) "
+        f"SELECT workflow_id, run, kind, ordinal, payload, {now}, {now}, false FROM {_GIVEN.source(connection)}",
         [*now_params, *now_params, *_GIVEN.params(connection, rows)],
     )
 
@@ -105,8 +105,8 @@ def insert_for_live(
     text = "::text" if sql.is_postgresql(connection) else ""
     return sql.execute(
         connection,
-        "INSERT INTO durable_message (workflow_id, lease, kind, payload, visible_at, created_at, parked, dedup) "
-        f"SELECT id, lease, %s{text}, %s{text}, {now}, {now}, false, %s{text} "
+        "INSERT INTO durable_message (workflow_id, run, kind, payload, visible_at, created_at, parked, dedup) "
+        f"SELECT id, run, %s{text}, %s{text}, {now}, {now}, false, %s{text} "
         f"FROM durable_workflow w WHERE id = %s AND status IN ('running', 'paused') AND NOT single{room} "
         "ON CONFLICT DO NOTHING",
         [kind.value, payload, *now_params, *now_params, dedup, sql.param(connection, workflow_id), *room_params],

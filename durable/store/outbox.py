@@ -27,7 +27,7 @@ class LockedRow:
 
     id: int
     workflow_id: uuid.UUID
-    lease: int
+    run: int
     ordinal: int
     activity: str
     status: OutboxStatus
@@ -41,7 +41,7 @@ class LockedRow:
 
 # By hand, as in `store/workflows.py`.
 _COLUMNS = (
-    "id, workflow_id, lease, ordinal, activity, status, options, deliveries, delivery_failures, delivery_budget, "
+    "id, workflow_id, run, ordinal, activity, status, options, deliveries, delivery_failures, delivery_budget, "
     "attempts, {claimed_at}"
 )
 
@@ -58,11 +58,11 @@ def _select(
 
 
 def _locked(row: tuple[Any, ...]) -> LockedRow:
-    row_id, owner, lease, ordinal, activity, status, options, deliveries, failures, budget, attempts, claimed_at = row
+    row_id, owner, run, ordinal, activity, status, options, deliveries, failures, budget, attempts, claimed_at = row
     return LockedRow(
         id=row_id,
         workflow_id=sql.as_uuid(owner),
-        lease=lease,
+        run=run,
         ordinal=ordinal,
         activity=activity,
         status=OutboxStatus(status),
@@ -124,7 +124,7 @@ def _lock_ids(connection: BaseDatabaseWrapper, ids: Iterable[int], columns: str)
 def lock_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[int, LockedRow]:
     """Lock, in id order, all rows of these (locked) workflows that are pending, claimed, or dead letters."""
     condition, params = sql.among(connection, "workflow_id", workflow_ids)
-    return _select(connection, f"status IN ('pending', 'claimed', 'failed') AND {condition}", params)
+    return _select(connection, f"status IN ('pending', 'claimed', 'dead') AND {condition}", params)
 
 
 def lock_free_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> list[int]:
@@ -132,7 +132,7 @@ def lock_free_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uu
     condition, params = sql.among(connection, "workflow_id", workflow_ids)
     rows = sql.fetch(
         connection,
-        f"SELECT id FROM durable_outboxrow WHERE status IN ('pending', 'claimed', 'failed') AND {condition} "
+        f"SELECT id FROM durable_outboxrow WHERE status IN ('pending', 'claimed', 'dead') AND {condition} "
         f"ORDER BY id{sql.locking(connection, 'NO KEY UPDATE SKIP LOCKED')}",
         params,
     )
@@ -263,7 +263,7 @@ def bury(connection: BaseDatabaseWrapper, buried: Sequence[Bury]) -> None:
         ]
         sql.execute(
             connection,
-            f"UPDATE durable_outboxrow AS r SET status = 'failed', dead_lettered_at = {now}, cause = given.cause, "
+            f"UPDATE durable_outboxrow AS r SET status = 'dead', dead_lettered_at = {now}, cause = given.cause, "
             "failure_delivered = (r.failure_delivered OR given.delivered = 1), "
             "delivery_failures = r.delivery_failures + given.failures, "
             "attempts = r.attempts + given.attempts, suspect = false, "
@@ -281,7 +281,7 @@ def cancel(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
         sql.execute(
             connection,
             "UPDATE durable_outboxrow SET status = 'cancelled', suspect = false "
-            f"WHERE status IN ('pending', 'claimed', 'failed') AND {condition}",
+            f"WHERE status IN ('pending', 'claimed', 'dead') AND {condition}",
             params,
         )
 
@@ -306,7 +306,7 @@ def mark_judged(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
         condition, params = sql.among(connection, "id", sorted(ids))
         sql.execute(
             connection,
-            f"UPDATE durable_outboxrow SET failure_delivered = true WHERE status = 'failed' AND {condition}",
+            f"UPDATE durable_outboxrow SET failure_delivered = true WHERE status = 'dead' AND {condition}",
             params,
         )
 
@@ -361,13 +361,13 @@ def _error(error: StoredFailure | None) -> tuple[str | None, str, str]:
 def of_ordinals(
     connection: BaseDatabaseWrapper, wanted: Mapping[uuid.UUID, tuple[int, Sequence[int]]]
 ) -> dict[int, LockedRow]:
-    """Lock, in id order, the rows of some ordinals: workflow id to (lease, ordinals)."""
-    keys = sql.RowSet([("workflow_id", "uuid"), ("lease", "int"), ("ordinal", "int")])
-    given = [(owner, lease, ordinal) for owner, (lease, ordinals) in wanted.items() for ordinal in ordinals]
+    """Lock, in id order, the rows of some ordinals: workflow id to (run, ordinals)."""
+    keys = sql.RowSet([("workflow_id", "uuid"), ("run", "int"), ("ordinal", "int")])
+    given = [(owner, run, ordinal) for owner, (run, ordinals) in wanted.items() for ordinal in ordinals]
     found = sql.fetch(
         connection,
         f"SELECT r.id FROM durable_outboxrow r JOIN {keys.source(connection)} ON r.workflow_id = given.workflow_id "
-        "AND r.lease = given.lease AND r.ordinal = given.ordinal",
+        "AND r.run = given.run AND r.ordinal = given.ordinal",
         keys.params(connection, given),
     )
     return lock(connection, [row[0] for row in found])

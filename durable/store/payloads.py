@@ -145,7 +145,7 @@ def _size_of_events(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, seq
     rows = sql.fetch(
         connection,
         f"SELECT coalesce(sum({sql.size(connection, 'e.data')}), 0) FROM durable_workflow w "
-        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.lease_seq WHERE w.id = %s AND {condition}",
+        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.run_seq WHERE w.id = %s AND {condition}",
         [sql.param(connection, workflow_id), *params],
     )
     return int(rows[0][0])

@@ -159,9 +159,9 @@ def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: i
         OutboxRow.objects.using(connection.alias)
         .filter(
             workflow_id=workflow_id,
-            status__in=[OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value, OutboxStatus.FAILED.value],
+            status__in=[OutboxStatus.PENDING.value, OutboxStatus.CLAIMED.value, OutboxStatus.DEAD.value],
         )
-        .order_by("lease", "ordinal")
+        .order_by("run", "ordinal")
         .values(
             "id",
             "ordinal",
@@ -342,7 +342,7 @@ def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
     for name, source, values in (
         ("blocked", "durable_workflow WHERE blocked_reason <> ''", []),
         ("failed", f"durable_workflow WHERE status IN ('failed', 'timed_out') AND closed_at > {since}", since_params),
-        ("dead_letters", "durable_outboxrow WHERE status = 'failed'", []),
+        ("dead_letters", "durable_outboxrow WHERE status = 'dead'", []),
         ("expired", f"durable_workitem WHERE locked_until < {now}", params),
     ):
         rows = sql.fetch(connection, f"SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {COUNT_CAP}) AS s", values)

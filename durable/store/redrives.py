@@ -44,14 +44,12 @@ class LockedLetter:
     attempts: int
 
 
-def lock_row(
-    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int
-) -> LockedLetter | None:
-    """Lock the row of an activity in a lease of its (locked) workflow. None: there is no such row."""
+def lock_row(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> LockedLetter | None:
+    """Lock the row of an activity in a run of its (locked) workflow. None: there is no such row."""
     found = (
         OutboxRow.objects.using(connection.alias)
         .select_for_update(no_key=True)
-        .filter(workflow_id=workflow_id, lease=lease, ordinal=ordinal)
+        .filter(workflow_id=workflow_id, run=run, ordinal=ordinal)
         .annotate(options_text=Cast("options", TextField()))
         .values_list("activity", "options_text", "attempts")
         .first()
@@ -63,7 +61,7 @@ def revive(
     connection: BaseDatabaseWrapper,
     workflow_id: uuid.UUID,
     *,
-    lease: int,
+    run: int,
     ordinal: int,
     judged_too: int,
     paused: int,
@@ -82,7 +80,7 @@ def revive(
         f"UPDATE durable_outboxrow SET status = 'pending', visible_after = {due}, claimed_at = NULL, suspect = false, "
         "paused = (%s = 1), delivery_budget = delivery_budget + %s, attempt_budget = attempt_budget + %s, "
         "redrive_count = redrive_count + 1 "
-        "WHERE workflow_id = %s AND lease = %s AND ordinal = %s AND status = 'failed' "
+        "WHERE workflow_id = %s AND run = %s AND ordinal = %s AND status = 'dead' "
         "AND (NOT failure_delivered OR %s = 1) RETURNING id, failure_delivered",
         [
             *params,
@@ -90,7 +88,7 @@ def revive(
             deliveries,
             attempts,
             sql.param(connection, workflow_id),
-            lease,
+            run,
             ordinal,
             judged_too,
         ],
@@ -98,23 +96,23 @@ def revive(
     return Moved(rows[0][0], bool(rows[0][1])) if rows else None
 
 
-def discard(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int) -> Moved | None:
+def discard(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> Moved | None:
     """A dead letter is closed as cancelled, for good. One statement. None: it moved nothing."""
     now, params = clock.now_sql(connection)
     rows = sql.fetch(
         connection,
         f"UPDATE durable_outboxrow SET status = 'cancelled', discarded_at = {now} "
-        "WHERE workflow_id = %s AND lease = %s AND ordinal = %s AND status = 'failed' RETURNING id, failure_delivered",
-        [*params, sql.param(connection, workflow_id), lease, ordinal],
+        "WHERE workflow_id = %s AND run = %s AND ordinal = %s AND status = 'dead' RETURNING id, failure_delivered",
+        [*params, sql.param(connection, workflow_id), run, ordinal],
     )
     return Moved(rows[0][0], bool(rows[0][1])) if rows else None
 
 
-def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, lease: int, ordinal: int) -> Standing | None:
+def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> Standing | None:
     """How the row of an activity stands, for explaining why nothing moved. None: there is no such row."""
     found = (
         OutboxRow.objects.using(connection.alias)
-        .filter(workflow_id=workflow_id, lease=lease, ordinal=ordinal)
+        .filter(workflow_id=workflow_id, run=run, ordinal=ordinal)
         .values_list("status", "failure_delivered")
         .first()
     )
@@ -129,14 +127,14 @@ def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
 REDRIVABLE = "redrivable"
 """The verdict on a dead letter that every gate lets through."""
 
-_MEANT = sql.RowSet([("place", "int"), ("workflow_id", "uuid"), ("ordinal", "int"), ("lease", "int")])
+_MEANT = sql.RowSet([("place", "int"), ("workflow_id", "uuid"), ("ordinal", "int"), ("run", "int")])
 _LARGEST_ORDINAL = 2**31 - 1
 
 # One pass over the histories of a page: looked up row by row, a fan-out of 10,000 would read its history as often.
 _RECORDED = """
 LEFT JOIN (
     SELECT DISTINCT e.workflow_id, e.ordinal FROM durable_event e JOIN durable_workflow ew ON ew.id = e.workflow_id
-    WHERE {owners} AND e.seq >= ew.lease_seq
+    WHERE {owners} AND e.seq >= ew.run_seq
     AND e.type IN ('activity_completed', 'activity_failed', 'activity_cancelled')
 ) AS recorded ON recorded.workflow_id = w.id AND recorded.ordinal = given.ordinal
 """
@@ -144,10 +142,10 @@ _VERDICT = """
 CASE
     WHEN w.id IS NULL THEN 'row_not_found'
     WHEN w.status NOT IN ('running', 'paused') THEN 'workflow_terminal'
-    WHEN given.lease IS NOT NULL AND given.lease <> w.lease THEN 'row_not_found'
+    WHEN given.run IS NOT NULL AND given.run <> w.run THEN 'row_not_found'
     {recorded}
     WHEN r.id IS NULL THEN 'row_not_found'
-    WHEN r.status <> 'failed' THEN 'not_dead_lettered'
+    WHEN r.status <> 'dead' THEN 'not_dead_lettered'
     {judged}
     ELSE 'redrivable'
 END
@@ -157,7 +155,7 @@ END
 def verdicts(
     connection: BaseDatabaseWrapper, keys: Sequence[tuple[uuid.UUID, int, int | None]], *, eligible: int
 ) -> list[tuple[int | None, str]]:
-    """What the gates would say now of each (workflow, ordinal, lease; None: the current one), in order: the row's id,
+    """What the gates would say now of each (workflow, ordinal, run; None: the current one), in order: the row's id,
     where there is one, and `REDRIVABLE` or the code of the first refusal. `eligible` is 0 for a forced redrive. Writes
     and locks nothing. One statement.
     """
@@ -170,14 +168,14 @@ def verdicts(
         join = _RECORDED.format(owners=owners)
     # Ordinals count from 1: a number that no column holds is one that no row has.
     given = [
-        (at, owner, ordinal if 0 < ordinal <= _LARGEST_ORDINAL else 0, lease)
-        for at, (owner, ordinal, lease) in enumerate(keys)
+        (at, owner, ordinal if 0 < ordinal <= _LARGEST_ORDINAL else 0, run)
+        for at, (owner, ordinal, run) in enumerate(keys)
     ]
     rows = sql.fetch(
         connection,
         f"SELECT r.id, {_VERDICT.format(recorded=recorded, judged=judged)} FROM {_MEANT.source(connection)} "
         "LEFT JOIN durable_workflow w ON w.id = given.workflow_id "
-        "LEFT JOIN durable_outboxrow r ON r.workflow_id = w.id AND r.lease = w.lease AND r.ordinal = given.ordinal "
+        "LEFT JOIN durable_outboxrow r ON r.workflow_id = w.id AND r.run = w.run AND r.ordinal = given.ordinal "
         f"{join} ORDER BY given.place",
         [*_MEANT.params(connection, given), *params],
     )
@@ -223,10 +221,10 @@ def places(
     limit: int | None,
     within: OutboxQuerySet | None = None,
 ) -> list[tuple[uuid.UUID, int, int]]:
-    """Where at most `limit` of the dead letters that match stand, oldest first: (workflow, ordinal, lease)."""
+    """Where at most `limit` of the dead letters that match stand, oldest first: (workflow, ordinal, run)."""
     rows = (
         matching(connection, wanted, within)
         .order_by("dead_lettered_at", "id")
-        .values_list("workflow_id", "ordinal", "lease")
+        .values_list("workflow_id", "ordinal", "run")
     )
     return list(rows[:limit])

@@ -22,7 +22,7 @@ class NewRow:
     """An activity to stage."""
 
     workflow_id: uuid.UUID
-    lease: int
+    run: int
     ordinal: int
     activity: str
     payload: str = field(repr=False)
@@ -36,7 +36,7 @@ class NewRow:
 _STAGED = sql.RowSet(
     [
         ("workflow_id", "uuid"),
-        ("lease", "int"),
+        ("run", "int"),
         ("ordinal", "int"),
         ("activity", "text"),
         ("payload", "text"),
@@ -48,10 +48,10 @@ _STAGED = sql.RowSet(
     ]
 )
 _INSERT = """
-INSERT INTO durable_outboxrow (workflow_id, lease, ordinal, activity, input, options, namespace, queue, status, paused,
+INSERT INTO durable_outboxrow (workflow_id, run, ordinal, activity, input, options, namespace, queue, status, paused,
     suspect, priority, visible_after, created_at, claimed_at, deliveries, delivery_failures, delivery_budget, attempts,
     attempt_budget, failure_delivered, cause, redrive_count)
-SELECT workflow_id, lease, ordinal, activity, payload, options, '', queue, '{status}', false, false, priority, {now},
+SELECT workflow_id, run, ordinal, activity, payload, options, '', queue, '{status}', false, false, priority, {now},
     {now}, {claimed_at}, {deliveries}, 0, delivery_budget, 0, attempt_budget, false, '', 0
 FROM {given}
 """
@@ -81,8 +81,8 @@ def stage_taken(
         return []
     insert = _taken_postgresql if sql.is_postgresql(connection) else _taken_sqlite
     rows = insert(connection, new, token, worker, lease_for)
-    found = {(sql.as_uuid(owner), lease, ordinal): (row_id, at) for row_id, owner, lease, ordinal, at in rows}
-    return [_claim(row, *found[row.workflow_id, row.lease, row.ordinal], token, worker) for row in new]
+    found = {(sql.as_uuid(owner), run, ordinal): (row_id, at) for row_id, owner, run, ordinal, at in rows}
+    return [_claim(row, *found[row.workflow_id, row.run, row.ordinal], token, worker) for row in new]
 
 
 def _taken_postgresql(
@@ -98,7 +98,7 @@ def _taken_postgresql(
             INSERT INTO durable_workitem ({_ITEM_COLUMNS})
             SELECT id, workflow_id, %s, {until}, %s, 0, attempt_budget, 0, delivery_budget, false FROM taken
         )
-        SELECT id, workflow_id, lease, ordinal, {sql.moment(connection, "created_at")} FROM taken
+        SELECT id, workflow_id, run, ordinal, {sql.moment(connection, "created_at")} FROM taken
         """,
         [*params, *params, *params, *_STAGED.params(connection, _rows(new)), token, *until_params, worker],
     )
@@ -112,7 +112,7 @@ def _taken_sqlite(
     insert = _INSERT.format(status="claimed", now=now, claimed_at=now, deliveries=1, given=_STAGED.source(connection))
     rows = sql.fetch(
         connection,
-        f"{insert} RETURNING id, workflow_id, lease, ordinal, created_at",
+        f"{insert} RETURNING id, workflow_id, run, ordinal, created_at",
         [*params, *params, *params, *_STAGED.params(connection, _rows(new))],
     )
     condition, ids = sql.among(connection, "id", [row[0] for row in rows])
@@ -130,7 +130,7 @@ def _rows(new: Sequence[NewRow]) -> list[tuple[Any, ...]]:
     return [
         (
             n.workflow_id,
-            n.lease,
+            n.run,
             n.ordinal,
             n.activity,
             n.payload,
@@ -151,7 +151,7 @@ def _claim(row: NewRow, row_id: int, created_at: Any, token: uuid.UUID, worker: 
         row_id=row_id,
         token=token,
         workflow_id=row.workflow_id,
-        lease=row.lease,
+        run=row.run,
         ordinal=row.ordinal,
         activity=row.activity,
         payload=row.payload,

@@ -66,11 +66,11 @@ _GIVEN = sql.RowSet(
 )
 
 _COLUMNS = (
-    "id, type, key, single, status, lease, lease_seq, input, queue, priority, custom_status, last_seq, timers, "
+    "id, type, key, single, status, run, run_seq, input, queue, priority, custom_status, last_seq, timers, "
     "blocked_reason, blocked_version, poison_turns, deadline_at, created_at, history_bytes"
 )
 _ROW_COLUMNS = (
-    "workflow_id, lease, ordinal, activity, input, options, namespace, queue, status, paused, suspect, priority, "
+    "workflow_id, run, ordinal, activity, input, options, namespace, queue, status, paused, suspect, priority, "
     "visible_after, created_at, deliveries, delivery_failures, delivery_budget, attempts, attempt_budget, "
     "failure_delivered, cause, redrive_count"
 )
@@ -94,7 +94,7 @@ SELECT id FROM workflow
 """
 
 _POSTGRESQL_MESSAGE = """message AS (
-    INSERT INTO durable_message (workflow_id, lease, kind, ordinal, payload, visible_at, created_at, parked)
+    INSERT INTO durable_message (workflow_id, run, kind, ordinal, payload, visible_at, created_at, parked)
     SELECT id, 1, 'start', NULL, '', begins_at, {now}, false FROM workflow JOIN input USING (id)
 )"""
 
@@ -122,7 +122,7 @@ SELECT id FROM workflow
 """
 
 _POSTGRESQL_ONE_MESSAGE = """message AS (
-    INSERT INTO durable_message (workflow_id, lease, kind, ordinal, payload, visible_at, created_at, parked)
+    INSERT INTO durable_message (workflow_id, run, kind, ordinal, payload, visible_at, created_at, parked)
     SELECT id, 1, 'start', NULL, '', {begins_at}, {now}, false FROM workflow
 )"""
 
@@ -146,7 +146,7 @@ INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
 SELECT id, 1, 'workflow_started', NULL, started, coalesce(start_at, %s) FROM {given}
 """
 _SQLITE_MESSAGE = """
-INSERT INTO durable_message (workflow_id, lease, kind, ordinal, payload, visible_at, created_at, parked)
+INSERT INTO durable_message (workflow_id, run, kind, ordinal, payload, visible_at, created_at, parked)
 SELECT id, 1, 'start', NULL, '', coalesce(start_at, %s), %s, 0 FROM {given}
 """
 _SQLITE_ROW = f"""
@@ -168,7 +168,7 @@ INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
 VALUES (%(id)s, 1, 'workflow_started', NULL, %(started)s, %(start_at)s)
 """
 _SQLITE_ONE_MESSAGE = """
-INSERT INTO durable_message (workflow_id, lease, kind, ordinal, payload, visible_at, created_at, parked)
+INSERT INTO durable_message (workflow_id, run, kind, ordinal, payload, visible_at, created_at, parked)
 VALUES (%(id)s, 1, 'start', NULL, '', %(start_at)s, %(now)s, 0)
 """
 _SQLITE_ONE_ROW = f"""

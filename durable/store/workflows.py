@@ -28,8 +28,8 @@ class LockedWorkflow:
     type: str
     single: bool
     status: WorkflowStatus
-    lease: int
-    lease_seq: int
+    run: int
+    run_seq: int
     last_seq: int
     wake_at: datetime | None
     deadline_at: datetime | None
@@ -51,7 +51,7 @@ class LockedWorkflow:
 
 # Locking and looking are SQL by hand: building these queries and converting their rows cost more than running them.
 _COLUMNS = (
-    "id, type, single, status, lease, lease_seq, last_seq, {wake_at}, {deadline_at}, blocked_reason, blocked_version, "
+    "id, type, single, status, run, run_seq, last_seq, {wake_at}, {deadline_at}, blocked_reason, blocked_version, "
     "poison_turns, priority, key, history_bytes, error_class"
 )
 
@@ -77,14 +77,14 @@ def _columns(connection: BaseDatabaseWrapper) -> str:
 
 
 def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
-    owner, kind, single, status, lease, lease_seq, last_seq, wake_at, deadline_at, *rest = row
+    owner, kind, single, status, run, run_seq, last_seq, wake_at, deadline_at, *rest = row
     return LockedWorkflow(
         sql.as_uuid(owner),
         kind,
         bool(single),
         WorkflowStatus(status),
-        lease,
-        lease_seq,
+        run,
+        run_seq,
         last_seq,
         moment_from_database(wake_at),
         moment_from_database(deadline_at),
@@ -237,7 +237,7 @@ UPDATE durable_workflow AS w SET
     error_class = {error_class}, error_group = {error_group},
     history_bytes = given.added + CASE WHEN w.history_bytes > 0 THEN w.history_bytes ELSE (
         SELECT coalesce(sum({size}), 0) FROM durable_event e
-        WHERE e.workflow_id = w.id AND e.seq >= w.lease_seq AND e.seq <= w.last_seq
+        WHERE e.workflow_id = w.id AND e.seq >= w.run_seq AND e.seq <= w.last_seq
     ) END
 FROM {given}
 WHERE w.id = given.id AND w.status IN ('running', 'paused')

@@ -31,7 +31,7 @@ class History:
 
     workflow_id: uuid.UUID
     type: str
-    lease: int
+    run: int
     events: tuple[Event, ...]
     origin: str
     exported: Exported
@@ -50,7 +50,7 @@ def export_history(workflow: Handle[Any] | uuid.UUID | str) -> Exported:
         "workflow_id": str(workflow_id),
         "type": found.type,
         "status": found.status.value,
-        "lease": lease_of(events),
+        "run": run_of(events),
         "events": [_exported(event) for event in events],
     }
 
@@ -66,7 +66,7 @@ def read(source: Source) -> History:
         history = History(
             workflow_id=uuid.UUID(data["workflow_id"]),
             type=data["type"],
-            lease=data["lease"],
+            run=data["run"],
             events=tuple(_event(event) for event in data["events"]),
             origin=origin,
             exported=dict(data),
@@ -90,13 +90,13 @@ def events_of(workflow_id: uuid.UUID) -> list[Event]:
     return events
 
 
-def lease_of(events: Sequence[Event]) -> int:
-    """The number of the current lease: each start and each reopening begins one."""
+def run_of(events: Sequence[Event]) -> int:
+    """The number of the current run: each start and each reopening begins one."""
     return sum(event.type in _BEGINNINGS for event in events)
 
 
-def of_current_lease(events: Sequence[Event]) -> Sequence[Event]:
-    """The events since the current lease began."""
+def of_current_run(events: Sequence[Event]) -> Sequence[Event]:
+    """The events since the current run began."""
     at = max((index for index, event in enumerate(events) if event.type in _BEGINNINGS), default=0)
     return events[at:]
 

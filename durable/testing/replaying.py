@@ -84,11 +84,11 @@ def replay_here(history: Source, workflow: WorkflowDefinition[Any, Any] | None =
     """As `replay`, in this process only: for code that no other process can import."""
     read = histories.read(history)
     definition = workflow or registry.workflow(read.type)
-    events = histories.of_current_lease(read.events)
+    events = histories.of_current_run(read.events)
     closed = next((event.type for event in read.events if event.type in CLOSING), None)
     drift = 0
     if has_begun(events):
-        with unfed(definition, workflow_id=read.workflow_id, lease=read.lease) as execution:
+        with unfed(definition, workflow_id=read.workflow_id, run=read.run) as execution:
             with watching():
                 execution.replay(events)
             _compare_ends(execution, events[-1])
@@ -102,13 +102,13 @@ def has_begun(events: Sequence[Event]) -> bool:
 
 
 @contextmanager
-def unfed(definition: WorkflowDefinition[Any, Any], *, workflow_id: uuid.UUID, lease: int) -> Iterator[Execution]:
+def unfed(definition: WorkflowDefinition[Any, Any], *, workflow_id: uuid.UUID, run: int) -> Iterator[Execution]:
     """The code of a workflow, ready for its history; closed at the end of the block."""
     cpu_for = settings.turn_cpu_for
     execution = Execution.begin(
         definition,
         workflow_id=workflow_id,
-        lease=lease,
+        run=run,
         codec=settings.codec(),
         limits=Limits(cpu_for=None if cpu_for is None else cpu_for * _SLOWER, max_events=settings.max_history_events),
         cpu_clock=time.thread_time,

@@ -43,7 +43,7 @@ def words(workflow_id: uuid.UUID, *, skipped: timedelta | None) -> tuple[str, ..
 def _of_row(row: PendingRow) -> str:
     shown = f"activity {row.ordinal} ({row.activity})"
     match row.status:
-        case OutboxStatus.FAILED:
+        case OutboxStatus.DEAD:
             return f"{shown}, which is a dead letter ({row.cause}) that nobody redrives"
         case OutboxStatus.CLAIMED:
             return f"{shown}, which {row.worker or 'nobody'} holds"
@@ -59,9 +59,9 @@ def _of_code(found: Snapshot, events: list[Event], skipped: timedelta | None) ->
     if not replaying.has_begun(events):
         yield "its start, which is not due yet"
         return
-    definition, lease = registry.workflow(found.type), histories.lease_of(events)
-    with replaying.unfed(definition, workflow_id=found.id, lease=lease) as execution:
-        execution.replay(histories.of_current_lease(events))
+    definition, run = registry.workflow(found.type), histories.run_of(events)
+    with replaying.unfed(definition, workflow_id=found.id, run=run) as execution:
+        execution.replay(histories.of_current_run(events))
         for name in execution.mailbox.awaited():
             yield f"the signal {name!r}"
         timer = execution.next_timer()

@@ -53,7 +53,7 @@ def test_the_form_carries_the_filter_and_no_keys(redriver: Client) -> None:
     (told,) = said(confirm(redriver, page))
     assert told.startswith("3 dead letters were given back")
     assert [status(row) for row in rows] == ["pending"] * 3
-    assert status(other) == "failed"
+    assert status(other) == "dead"
 
 
 def test_what_fails_after_the_page_was_shown_is_not_among_them(redriver: Client) -> None:
@@ -62,7 +62,7 @@ def test_what_fails_after_the_page_was_shown_is_not_among_them(redriver: Client)
     late = letter()
     (told,) = said(confirm(redriver, page))
     assert told.startswith("1 dead letter was given back")
-    assert (status(row), status(late)) == ("pending", "failed")
+    assert (status(row), status(late)) == ("pending", "dead")
 
 
 def test_what_changed_since_the_preview_is_told_by_number(redriver: Client) -> None:
@@ -95,7 +95,7 @@ def test_many_are_done_by_a_workflow_with_a_page_that_counts_by_outcome(redriver
     assert "It has not begun yet." in answer.text
     assert "No worker serves the queue “durable”, so nothing happens now." in answer.text
     assert 'http-equiv="refresh"' in answer.text
-    assert [status(row) for row in rows] == ["failed"] * 5
+    assert [status(row) for row in rows] == ["dead"] * 5
     work = Workflow.objects.get(type=change_dead_letters.name)
     assert work.queue == QUEUE
     finish()
@@ -107,7 +107,7 @@ def test_many_are_done_by_a_workflow_with_a_page_that_counts_by_outcome(redriver
     assert "staff" in text
     assert "the bank is back" in text
     assert 'http-equiv="refresh"' not in done.text
-    assert status(judged) == "failed"
+    assert status(judged) == "dead"
     user = User.objects.get(username="staff")
     audits = StaffAction.objects.all()
     assert {(audit.actor, audit.actor_text, audit.reason) for audit in audits} == {(user, "staff", "the bank is back")}

@@ -55,7 +55,7 @@ def test_actions_on_dead_letters_say_what_to_do_and_change_nothing(root: Client,
     assert SENTENCE in answer.text
     assert CURE in answer.text
     assert 'value="the bank is back"' in answer.text or ">the bank is back<" in answer.text
-    assert (status(row), StaffAction.objects.count(), Event.objects.count()) == ("failed", 0, 2)
+    assert (status(row), StaffAction.objects.count(), Event.objects.count()) == ("dead", 0, 2)
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "unblock", "terminate"])
@@ -91,7 +91,7 @@ def test_more_rows_than_are_changed_at_once_are_handed_to_the_workers(
     answer = confirm(root, choose(root, "redrive"), reason="the bank is back")
     assert said(answer) == ["The work was handed to the workers. This page shows how far it is."]
     assert Workflow.objects.filter(type=change_dead_letters.name).count() == 1
-    assert [status(row) for row in rows] == ["failed", "failed"]
+    assert [status(row) for row in rows] == ["dead", "dead"]
 
 
 def test_every_page_opens(root: Client) -> None:

@@ -143,7 +143,7 @@ def test_a_filter_that_says_nothing_is_refused_and_means_not_everything(root: Cl
     row = letter()
     response = root.post(list_url(query), {"action": action, "select_across": "1", "confirmed": "yes", "reason": "x"})
     assert response.status_code == 400
-    assert OutboxRow.objects.get(pk=row.pk).status == "failed"
+    assert OutboxRow.objects.get(pk=row.pk).status == "dead"
     with pytest.raises(IncorrectLookupParameters):
         filter_of({"cause": "nonsense"}, at=factories.now(), scope=Scope(None))
 

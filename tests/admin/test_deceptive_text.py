@@ -66,7 +66,7 @@ def rows() -> tuple[Any, ...]:
         factories.EventFactory(workflow=workflow, seq=seq, type=kind, ordinal=1, data=data)
     Workflow.objects.update(last_seq=len(kinds))
     row = factories.OutboxRowFactory(
-        workflow=workflow, activity=NAME, queue=NAME, node=NAME, status="failed", dead_lettered_at=factories.now()
+        workflow=workflow, activity=NAME, queue=NAME, node=NAME, status="dead", dead_lettered_at=factories.now()
     )
     factories.FailedAttemptFactory(outbox_row=row, worker=NAME, error=failure)
     item = factories.WorkItemFactory(outbox_row=row, worker=NAME)
@@ -169,7 +169,7 @@ def test_keys_that_look_alike_are_two_keys_and_look_apart(root: Client) -> None:
 def test_a_key_is_found_as_it_is_stored_and_as_it_is_shown(root: Client, stored: str, typed: str) -> None:
     workflow = factories.WorkflowFactory(key=stored)
     factories.WorkflowFactory(key="another")
-    factories.OutboxRowFactory(workflow=workflow, status="failed", dead_lettered_at=factories.now())
+    factories.OutboxRowFactory(workflow=workflow, status="dead", dead_lettered_at=factories.now())
     for model in (Workflow, DeadLetter):
         found = root.get(f"{list_of(model)}?q={quote(typed)}").context["cl"].result_list
         assert len(found) == 1, model

@@ -43,7 +43,7 @@ def test_cancelling_the_workflow_needs_the_permission_to_cancel_as_well(staff: S
     url = one_url(row, "discard") if way == "one" else list_url()
     form |= {"ticked": {"_selected_action": str(row.pk)}, "all": {"select_across": "1"}}.get(way, {})
     assert discarder.post(url, form).status_code == 403
-    assert (status(row), Message.objects.exists(), StaffAction.objects.exists()) == ("failed", False, False)
+    assert (status(row), Message.objects.exists(), StaffAction.objects.exists()) == ("dead", False, False)
     assert discarder.post(url, form | {"then": "fail"}).status_code == 302
     assert status(row) == "cancelled"
 
@@ -63,7 +63,7 @@ def test_it_needs_a_reason(discarder: Client) -> None:
     row = letter()
     again = confirm(discarder, choose(discarder, "discard", row), reason=" ")
     assert "this needs a reason" in again.text
-    assert status(row) == "failed"
+    assert status(row) == "dead"
 
 
 def test_it_asks_what_becomes_of_the_workflow_and_takes_no_other_answer(discarder: Client) -> None:
@@ -72,7 +72,7 @@ def test_it_asks_what_becomes_of_the_workflow_and_takes_no_other_answer(discarde
     assert page.text.count('name="then"') == 2
     again = confirm(discarder, page, reason="x", then="explode")
     assert "Please choose what is to become" in again.text
-    assert status(row) == "failed"
+    assert status(row) == "dead"
 
 
 def test_it_does_not_ask_where_no_workflow_waits(discarder: Client) -> None:

@@ -121,7 +121,7 @@ def test_it_stops_when_its_actor_may_not_go_on(
     address = hand_over(client).wsgi_request.path
     after_the_first_piece(lambda: do(anna))
     finish()
-    assert sorted(states(rows)) == ["failed"] * 4 + ["pending"] * 2
+    assert sorted(states(rows)) == ["dead"] * 4 + ["pending"] * 2
     work = Workflow.objects.get(type=change_dead_letters.name)
     assert work.status == "completed"
     assert '"stopped":"' in (work.result or "")
@@ -141,7 +141,7 @@ def test_a_discard_that_cancels_stops_when_its_actor_may_not_cancel_any_more(
     hand_over(client, "discard", reason="paid by hand", then="cancel")
     after_the_first_piece(lambda: take(anna, "cancel_workflow"))
     finish()
-    assert sorted(states(rows)) == ["cancelled"] * 2 + ["failed"] * 4
+    assert sorted(states(rows)) == ["cancelled"] * 2 + ["dead"] * 4
 
 
 def test_it_goes_on_for_as_long_as_its_actor_may(client: Client, anna: User, settings: Any) -> None:
@@ -150,7 +150,7 @@ def test_it_goes_on_for_as_long_as_its_actor_may(client: Client, anna: User, set
     others = [letter(queue="pay", workflow__status="paused", workflow__queue="pay") for _ in range(2)]
     address = hand_over(client, reason="the bank is back").wsgi_request.path
     finish()
-    assert (states(rows), states(others)) == (["pending"] * 6, ["failed"] * 2)
+    assert (states(rows), states(others)) == (["pending"] * 6, ["dead"] * 2)
     assert "6 Given back to the workers" in words(client.get(address))
     work = Workflow.objects.get(type=change_dead_letters.name)
     audits = StaffAction.objects.all()
@@ -165,7 +165,7 @@ def test_rows_that_its_actor_may_not_see_any_more_are_left_alone(
     address = hand_over(client).wsgi_request.path
     after_the_first_piece(lambda: User.objects.filter(pk=anna.pk).update(first_name="pay"))
     finish()
-    assert sorted(states(rows)) == ["failed"] * 4 + ["pending"] * 2
+    assert sorted(states(rows)) == ["dead"] * 4 + ["pending"] * 2
     text = words(client.get(address))  # one's own work is seen, whatever the scope
     assert "2 Given back to the workers" in text
     assert "2 Not to be seen any more" in text
@@ -190,7 +190,7 @@ def test_a_hook_that_fails_meanwhile_is_asked_again_and_stops_it_in_the_end(
     after_the_first_piece(lambda: monkeypatch.setattr(scopes, "by_queue", fails))
     finish()
     changed = 6 if for_how_long == "a moment" else 2
-    assert sorted(states(rows)) == ["failed"] * (6 - changed) + ["pending"] * changed
+    assert sorted(states(rows)) == ["dead"] * (6 - changed) + ["pending"] * changed
     monkeypatch.setattr(scopes, "by_queue", real)
     text = words(client.get(address))
     assert ("has failed. What was done so far stays done." in text) == (for_how_long == "ever")

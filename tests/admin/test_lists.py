@@ -143,7 +143,7 @@ def test_from_the_page_of_one_a_link_leads_to_all_that_failed_by_the_same_kind_o
         factories.DeadLetterFactory(workflow=blocked, ordinal=9 + n, status="failed", dead_lettered_at=now, **kind)
         for n in range(2)
     ]
-    factories.OutboxRowFactory(workflow=blocked, ordinal=20, status="failed", dead_lettered_at=now)
+    factories.OutboxRowFactory(workflow=blocked, ordinal=20, status="dead", dead_lettered_at=now)
     client = staff("view_workflow", "view_deadletter")
     for model, row, wanted in (
         (Workflow, failed, {str(failed.pk), str(blocked.pk)}),
@@ -187,7 +187,7 @@ def test_search_finds_workflows_by_the_beginning_of_their_type(root: Client) -> 
 STATES = {
     "waiting": {OutboxStatus.PENDING},
     "working": {OutboxStatus.CLAIMED},
-    "dead": {OutboxStatus.FAILED},
+    "dead": {OutboxStatus.DEAD},
     "finished": {OutboxStatus.DONE, OutboxStatus.CANCELLED},
 }
 

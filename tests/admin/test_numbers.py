@@ -113,7 +113,7 @@ def test_a_row_of_any_number_is_addressed_by_its_key(root: Client, separator: st
     page = opened(root, page_of(row))
     assert "#1234567" in page.text
     assert f"1{separator}600, lost 1{separator}234 of 2{separator}000" in page.text
-    assert f"lease 1, activity 4{separator}321" in page.text
+    assert f"run 1, activity 4{separator}321" in page.text
     assert f"1{separator}111×" in page.text
 
 

@@ -63,7 +63,7 @@ def test_nothing_is_written_before_the_form_is_confirmed(redriver: Client) -> No
     row = letter()
     assert choose(redriver, "redrive", row).status_code == 200
     assert redriver.get(one_url(row, "redrive")).status_code == 200
-    assert status(row) == "failed"
+    assert status(row) == "dead"
     assert not StaffAction.objects.exists()
     assert not LogEntry.objects.exists()
 
@@ -77,7 +77,7 @@ def test_a_recorded_outcome_is_refused_in_words_and_the_row_is_not_touched(redri
     (told,) = said(redriver.post(one_url(row, "redrive"), {"confirmed": "yes"}, follow=True))
     assert told.startswith("1 was refused. The workflow has already recorded how this activity ended")
     assert "Discard it." in told
-    assert status(row) == "failed"
+    assert status(row) == "dead"
     assert not StaffAction.objects.exists()
 
 
@@ -158,7 +158,7 @@ def test_a_workflow_that_has_ended_refuses_also_by_force(staff: Staff, ended: st
         (told,) = said(client.post(one_url(row, action), {"confirmed": "yes", "reason": "x"}, follow=True))
         assert "nothing waits for the activity any more" in told
         assert "start it anew" in told
-    assert status(row) == "failed"
+    assert status(row) == "dead"
 
 
 def test_of_two_who_redrive_one_row_the_second_is_told_that_it_is_given_back(redriver: Client) -> None:
@@ -199,10 +199,10 @@ def test_a_form_that_is_sent_again_after_the_row_has_failed_again_does_not_redri
     row = letter()
     page = choose(redriver, "redrive", row)
     confirm(redriver, page)
-    OutboxRow.objects.filter(pk=row.pk).update(status="failed")
+    OutboxRow.objects.filter(pk=row.pk).update(status="dead")
     (told,) = said(confirm(redriver, page))
     assert told.startswith("1 was already done.")
-    assert (status(row), StaffAction.objects.count()) == ("failed", 1)
+    assert (status(row), StaffAction.objects.count()) == ("dead", 1)
 
 
 def test_force_needs_a_reason_and_asks_again_for_it(forcer: Client) -> None:
@@ -210,7 +210,7 @@ def test_force_needs_a_reason_and_asks_again_for_it(forcer: Client) -> None:
     page = choose(forcer, "force_redrive", row)
     again = confirm(forcer, page, reason="   ")
     assert "this needs a reason" in again.text
-    assert status(row) == "failed"
+    assert status(row) == "dead"
     assert said(confirm(forcer, again, reason="now I have one"))[0].startswith("1 dead letter was given back")
 
 
@@ -220,7 +220,7 @@ def test_a_reason_that_can_not_be_kept_is_asked_for_again(redriver: Client, reas
     page = choose(redriver, "redrive", row)
     again = confirm(redriver, page, reason=reason)
     assert 'role="alert"' in again.text
-    assert status(row) == "failed"
+    assert status(row) == "dead"
 
 
 def test_each_kind_of_outcome_has_one_message_with_its_number_and_links(staff: Staff) -> None:
@@ -289,7 +289,7 @@ def test_an_unknown_workflow_is_told_as_not_there(redriver: Client) -> None:
     Workflow.objects.filter(pk=row.workflow_id)._raw_delete("default")
     told = said(confirm(redriver, page))
     assert told[0].startswith("1 was refused. It is not part of the workflow's current run, or was removed.")
-    assert status(row) == "failed"
+    assert status(row) == "dead"
 
 
 def test_the_question_and_the_message_name_the_business_key_and_the_error(staff: Callable[..., Client]) -> None:

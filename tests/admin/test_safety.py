@@ -38,7 +38,7 @@ def test_script_in_any_text_is_inert_on_every_page(root: Client) -> None:
         factories.EventFactory(workflow=workflow, seq=seq, type=kind, ordinal=1, data=data)
     Workflow.objects.update(last_seq=len(kinds))
     row = factories.OutboxRowFactory(
-        workflow=workflow, activity=EVIL, queue=EVIL, input=EVIL, options={EVIL: EVIL}, node=EVIL, status="failed",
+        workflow=workflow, activity=EVIL, queue=EVIL, input=EVIL, options={EVIL: EVIL}, node=EVIL, status="dead",
         last_heartbeat=EVIL, cause=EVIL[:40],
     )  # fmt: skip
     factories.FailedAttemptFactory(outbox_row=row, worker=EVIL, error=failure, cause=EVIL[:40])

@@ -138,8 +138,8 @@ def test_the_matrix_of_permissions_for_what_is_within_and_what_is_not(enter: Ent
         lambda: client.post(list_url(), {**FORM, "action": action, "_selected_action": [own.pk, other.pk]}),
     ]
     assert {way().status_code for way in forged} == {302 if may else 403}
-    assert status(other) == "failed"
-    assert (status(own) != "failed") == may
+    assert status(other) == "dead"
+    assert (status(own) != "dead") == may
     from durable.models import Event, StaffAction
 
     assert not StaffAction.objects.filter(outbox_row=other.pk).exists()
@@ -174,7 +174,7 @@ def test_ids_that_were_posted_by_hand_are_refused_as_ones_that_are_not_there(ent
         "1 was refused",
     ]
     assert "shop.secret" not in "".join(told)
-    assert (status(own), status(other)) == ("pending", "failed")
+    assert (status(own), status(other)) == ("pending", "dead")
 
 
 @pytest.mark.parametrize("hook", HOOKS)
@@ -187,8 +187,8 @@ def test_all_that_match_means_all_that_are_seen(enter: Enter, settings: Any, hoo
     page = choose(client, action)
     assert "3 dead letters" in page.text
     confirm(client, page, reason="because", then="fail")
-    assert "failed" not in {status(row) for row in own}
-    assert {status(row) for row in other} == {"failed"}
+    assert "dead" not in {status(row) for row in own}
+    assert {status(row) for row in other} == {"dead"}
 
 
 def test_filters_offer_no_names_of_what_is_not_seen(enter: Enter, mail: World, pay: World) -> None:

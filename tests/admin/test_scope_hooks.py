@@ -52,7 +52,7 @@ def test_a_hook_that_is_wrong_shows_nobody_anything(
     assert "All calm" not in overview
     answer = root.post(list_url(), {**FORM, "action": "redrive", "select_across": "1"}, follow=True)
     assert said(answer) == ["Nothing matched any more, so nothing was done."]
-    assert status(mail.letter) == "failed"
+    assert status(mail.letter) == "dead"
     assert "scope.failed" in caplog.text
 
 

@@ -64,7 +64,7 @@ def test_a_row_that_can_not_be_read_stops_none_of_the_others(root: Client, text:
     assert told[0].startswith("2 dead letters were given back")
     assert told[1].startswith("1 was refused. What is stored with it is damaged")
     assert len(told) == 2  # nothing has changed since the preview
-    assert [status(row) for row in rows] == ["pending", "failed", "pending"]
+    assert [status(row) for row in rows] == ["pending", "dead", "pending"]
     assert root.get(page_of(rows[1])).status_code == 200
     (told_then,) = act(root, "discard", rows[1], reason="damaged")
     assert told_then.startswith("1 dead letter was discarded")
@@ -103,7 +103,7 @@ def test_what_has_to_be_read_is_read_before_the_first_change(root: Client, whole
         answer = confirm(root, page, reason="the bank is back")
     assert "The database did not carry this out: nothing was changed." in answer.text
     assert form_of(answer)["request_id"] == form_of(page)["request_id"]
-    assert status(row) == "failed"
+    assert status(row) == "dead"
 
 
 @pytest.mark.usefixtures("few_at_once")
@@ -195,7 +195,7 @@ def test_a_ceiling_in_the_future_lets_in_nothing_that_fails_later(root: Client) 
     late = letter(dead_lettered_at=factories.now() + timedelta(minutes=5))
     (told,) = said(confirm(root, page, failed_before="2999-01-01T00:00:00+00:00"))
     assert told.startswith("1 dead letter was given back")
-    assert (status(row), status(late)) == ("pending", "failed")
+    assert (status(row), status(late)) == ("pending", "dead")
 
 
 @pytest.mark.parametrize("unknown", [False, True])
@@ -215,4 +215,4 @@ def test_a_filter_that_the_list_does_not_have_does_not_mean_all(root: Client) ->
     row = letter()
     answer = root.post(list_url("?activty=shop.charge"), {"action": "redrive", "select_across": "1", "confirmed": "y"})
     assert answer.status_code == 400
-    assert status(row) == "failed"
+    assert status(row) == "dead"

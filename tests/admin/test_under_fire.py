@@ -126,7 +126,7 @@ def test_rows_that_can_not_be_read_are_told_and_the_form_stays(root: Client) -> 
     assert "nothing was changed" in again.text
     assert "the bank is back" in again.text
     assert form_of(again)["request_id"] == form_of(page)["request_id"]
-    assert status(row) == "failed"
+    assert status(row) == "dead"
 
 
 @pytest.mark.django_db
@@ -143,7 +143,7 @@ def test_a_row_that_the_database_did_not_carry_out_is_told_with_what_is_known(
     with mock.patch("durable.admin.carrying_out.redrive_many", return_value=[gone]):
         told = said(confirm(root, page))
     assert text in told[0]
-    assert status(row) == "failed"
+    assert status(row) == "dead"
 
 
 @pytest.mark.django_db

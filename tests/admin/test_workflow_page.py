@@ -139,9 +139,9 @@ def test_each_event_is_a_sentence(root: Client) -> None:
     assert [strip_tags(entry.sentence) for entry in entries] == [sentence for *_rest, sentence in EVENTS]
 
 
-def test_an_ordinal_that_is_used_again_in_a_later_lease_does_not_name_the_earlier_one(root: Client) -> None:
-    workflow = factories.WorkflowFactory(lease=2, lease_seq=3, last_seq=4)
-    factories.OutboxRowFactory(workflow=workflow, lease=2, ordinal=1, activity="shop.refund")
+def test_an_ordinal_that_is_used_again_in_a_later_run_does_not_name_the_earlier_one(root: Client) -> None:
+    workflow = factories.WorkflowFactory(run=2, run_seq=3, last_seq=4)
+    factories.OutboxRowFactory(workflow=workflow, run=2, ordinal=1, activity="shop.refund")
     factories.EventFactory(workflow=workflow, seq=2, type="activity_completed", ordinal=1)
     factories.EventFactory(workflow=workflow, seq=3, type="workflow_reopened")
     factories.EventFactory(workflow=workflow, seq=4, type="activity_completed", ordinal=1)
@@ -210,7 +210,7 @@ def test_pending_work_shows_attempt_next_try_worker_cancel_and_last_error(root: 
         workflow=scene.workflow, activity="shop.ship", attempts=1, deliveries=2, delivery_failures=1,
         visible_after=factories.now() + timedelta(minutes=5, seconds=30),
     )  # fmt: skip
-    dead = factories.OutboxRowFactory(workflow=scene.workflow, activity="shop.refund", status="failed")
+    dead = factories.OutboxRowFactory(workflow=scene.workflow, activity="shop.refund", status="dead")
     factories.FailedAttemptFactory(outbox_row=dead, cause="worker_died", error=None)
     text = words(root, page_of(scene.workflow))
     for part in ("3 of 5, running now", "Asked, not yet seen", "worker-1", "builtins.OSError: the bank is closed",
@@ -221,8 +221,8 @@ def test_pending_work_shows_attempt_next_try_worker_cancel_and_last_error(root: 
         assert page_of(row) in source
 
 
-def test_pending_work_is_that_of_the_current_lease(root: Client, scene: Scene) -> None:
-    Workflow.objects.update(lease=2)
+def test_pending_work_is_that_of_the_current_run(root: Client, scene: Scene) -> None:
+    Workflow.objects.update(run=2)
     assert "No activity is open." in words(root, page_of(scene.workflow))
 
 

@@ -34,11 +34,11 @@ def test_from_the_index_to_a_redrive_and_its_message(person: Enter) -> None:
     anna.choose("action", "Redrive")
     anna.press("For the ticked ones")
     anna.sees("will be given back to the workers")
-    assert status(row) == "failed"
+    assert status(row) == "dead"
     anna.fill("reason", "the bank is back")
     anna.press("Redrive")
     anna.sees("1 dead letter was given back and waits for a worker.")
-    assert (status(row), status(other)) == ("pending", "failed")
+    assert (status(row), status(other)) == ("pending", "dead")
     assert (StaffAction.objects.get().actor_text, StaffAction.objects.get().reason) == ("anna", "the bank is back")
     anna.follow(f"#{row.pk}")
     anna.sees("It has been given back already and waits for a worker.")
@@ -147,7 +147,7 @@ def test_somebody_without_the_permission_can_look_and_do_nothing(person: Enter) 
     for action in ("redrive", "force_redrive", "discard"):
         anna.go(f"/admin/durable/deadletter/{row.pk}/{action}/")
         anna.sees("403 Forbidden")
-    assert status(row) == "failed"
+    assert status(row) == "dead"
 
 
 def test_a_redriver_is_offered_a_redrive_and_nothing_else(person: Enter) -> None:

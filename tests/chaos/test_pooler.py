@@ -73,7 +73,7 @@ def test_start_turn_claim_acknowledge_and_redrive_pass_through_a_pooler(plant: P
     OutboxRow.objects.filter(workflow_id=dead).update(activity="plant.of_tomorrow")
     plant.burst()
     OutboxRow.objects.filter(workflow_id=dead).update(
-        activity=activities.note.name, status=OutboxStatus.FAILED, cause=cause, dead_lettered_at="2026-01-01T00:00:00Z"
+        activity=activities.note.name, status=OutboxStatus.DEAD, cause=cause, dead_lettered_at="2026-01-01T00:00:00Z"
     )
     redrive(dead, 1)
     plant.signal(signalled, "go", "home")

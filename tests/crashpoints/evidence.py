@@ -61,7 +61,7 @@ def gather() -> Evidence:
             if a.workflow_id is not None
         ),
         rows={
-            f"{keys[row.workflow_id]} {row.lease} {row.ordinal}": (
+            f"{keys[row.workflow_id]} {row.run} {row.ordinal}": (
                 row.activity,
                 row.status,
                 row.failure_delivered,
@@ -182,7 +182,7 @@ def _of_row(row: OutboxRow, owner: Workflow, out: bool) -> list[str]:
     is_open = status in (OutboxStatus.PENDING, OutboxStatus.CLAIMED)
     if is_open and row.paused is not (owner.status == WorkflowStatus.PAUSED):
         found.append(f"paused is {row.paused}, and its workflow is {owner.status}")
-    if is_open or (status is OutboxStatus.FAILED and not _may_be_meddled_with(row, owner)):
+    if is_open or (status is OutboxStatus.DEAD and not _may_be_meddled_with(row, owner)):
         expected = not WorkflowStatus(owner.status).is_terminal
     else:
         expected = True
@@ -228,6 +228,6 @@ def _of_outcome(row: OutboxRow, owner: Workflow, events: list[Event], waiting: l
     told = row.status == OutboxStatus.DONE or row.failure_delivered
     if told and not over and not settled and not waiting:
         found.append(f"it is {row.status}, and nobody was told")
-    if waiting and row.status not in (OutboxStatus.DONE, OutboxStatus.FAILED, OutboxStatus.CANCELLED):
+    if waiting and row.status not in (OutboxStatus.DONE, OutboxStatus.DEAD, OutboxStatus.CANCELLED):
         found.append(f"it is {row.status}, and {waiting[0].kind} waits")
     return found

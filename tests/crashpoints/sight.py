@@ -80,7 +80,7 @@ def look() -> Sight:
             case 2:
                 owners[owner].events.append(text)
             case 3:
-                left_open = owners[owner].over and status == "failed"
+                left_open = owners[owner].over and status == "dead"
                 out = status == "claimed" or bool(mark) or left_open
                 owners[owner].rows[number] = Row(int(text), status, attempts, redrives, out)
             case 4:

@@ -226,7 +226,7 @@ class Story:
 
         def letter(key: str) -> bool:
             row = seen[key].rows.get(1)
-            return row is not None and row.status == "failed" and not seen[key].over
+            return row is not None and row.status == "dead" and not seen[key].over
 
         if letter("mended"):
             acts.append(lambda: redrive.redrive(seen["mended"].id, 1, actor="ops", reason="the other side is back"))
@@ -292,7 +292,7 @@ class Story:
     def _meddle(self, row_id: int) -> None:
         """Somebody changes a row by hand, from outside; settling puts it right."""
         with self.wire.quiet():
-            OutboxRow.objects.filter(id=row_id).update(status="failed", dead_lettered_at=clock.host_now())
+            OutboxRow.objects.filter(id=row_id).update(status="dead", dead_lettered_at=clock.host_now())
         self.shift.keep_house()
 
     # --- the goal ---

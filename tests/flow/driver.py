@@ -113,7 +113,7 @@ def history(workflow_id: uuid.UUID) -> list[str]:
 
 def rows(workflow_id: uuid.UUID) -> list[OutboxRow]:
     """A workflow's outbox rows, by ordinal."""
-    return list(OutboxRow.objects.filter(workflow_id=workflow_id).order_by("lease", "ordinal"))
+    return list(OutboxRow.objects.filter(workflow_id=workflow_id).order_by("run", "ordinal"))
 
 
 def row(workflow_id: uuid.UUID, ordinal: int = 1) -> OutboxRow:

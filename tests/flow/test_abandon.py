@@ -86,7 +86,7 @@ def test_a_budget_of_n_is_n_deliveries(driver: Driver, budget: int) -> None:
     answers = spend(driver, budget)
     assert answers == [GiveBack.PENDING] * (budget - 1) + [GiveBack.DEAD_LETTERED]
     staged = row(workflow_id)
-    assert (staged.status, staged.deliveries, staged.delivery_failures) == ("failed", budget, budget)
+    assert (staged.status, staged.deliveries, staged.delivery_failures) == ("dead", budget, budget)
     assert list(FailedAttempt.objects.order_by("id").values_list("number", flat=True)) == list(range(1, budget + 1))
     assert driver.claim() == []
 
@@ -97,7 +97,7 @@ def test_a_held_dead_letter_keeps_the_workflow_waiting(driver: Driver, frozen_cl
     workflow_id = _last_delivery(driver, kind, {})
     assert spend(driver, 1) == [GiveBack.DEAD_LETTERED]
     staged = row(workflow_id)
-    assert (staged.status, staged.failure_delivered, staged.cause) == ("failed", False, "ack_abandoned")
+    assert (staged.status, staged.failure_delivered, staged.cause) == ("dead", False, "ack_abandoned")
     assert staged.dead_lettered_at == frozen_clock.now
     assert (workflow(workflow_id).status, messages_of(workflow_id), items()) == ("running", [], [])
 
@@ -107,7 +107,7 @@ def test_a_delivered_dead_letter_tells_the_workflow_in_the_same_commit(driver: D
     workflow_id = _last_delivery(driver, "of a workflow", {"on_dead_letter": "deliver"})
     spend(driver, 1)
     staged = row(workflow_id)
-    assert (staged.status, staged.failure_delivered) == ("failed", True)
+    assert (staged.status, staged.failure_delivered) == ("dead", True)
     ((kind, ordinal, told),) = messages_of(workflow_id)
     assert (kind, ordinal, told["attempts"]) == ("failed", 1, 0)
     assert "ack abandoned" in told["failure"]["message"]
@@ -119,7 +119,7 @@ def test_a_delivered_dead_letter_tells_the_workflow_in_the_same_commit(driver: D
 
 
 def test_a_delivered_dead_letter_of_a_single_activity_ends_its_workflow(driver: Driver) -> None:
-    """Nobody else could act on it. What a closed lease leaves is settled with it (specification B7)."""
+    """Nobody else could act on it. What a closed run leaves is settled with it (specification B7)."""
     workflow_id = _last_delivery(driver, "single", {"on_dead_letter": "deliver"})
     spend(driver, 1)
     assert workflow(workflow_id).status == "failed"

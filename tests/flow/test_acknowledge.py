@@ -305,7 +305,7 @@ def test_spent_retries_fail_the_activity_or_wait_for_staff(driver: Driver, polic
     assert acknowledge.acknowledge([failed(driver.claim_one())]) == GOOD
     staged = row(workflow_id)
     assert workflow(workflow_id).status == ("failed" if policy == "fail" else "running")
-    assert (staged.status, staged.attempts) == ("done" if policy == "fail" else "failed", 1)
+    assert (staged.status, staged.attempts) == ("done" if policy == "fail" else "dead", 1)
     assert staged.failure_delivered is False
     assert FailedAttempt.objects.count() == 1
 

@@ -81,7 +81,7 @@ def test_a_single_activity_that_nobody_has_claimed_is_cancelled_at_once(driver: 
 def test_a_held_dead_letter_of_a_single_activity_is_cancelled_at_once(driver: Driver) -> None:
     """Nobody runs it."""
     workflow_id = driver.enqueue(cases.step, 1)
-    OutboxRow.objects.update(status="failed", dead_lettered_at=row(workflow_id).created_at)
+    OutboxRow.objects.update(status="dead", dead_lettered_at=row(workflow_id).created_at)
     assert cancel.cancel(workflow_id) == DONE
     assert row(workflow_id).status == "cancelled"
 

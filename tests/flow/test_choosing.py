@@ -205,7 +205,7 @@ def test_a_connection_that_ends_behind_a_look_that_leaves_all_costs_nothing(
 ) -> None:
     """Nothing is asked of the database for what is not replayed."""
     waiting(other, 2)
-    monkeypatch.setattr(history_rows, "read_leases", None)
+    monkeypatch.setattr(history_rows, "read_runs", None)
     assert mine.turn() == TurnReport(left=2)
 
 

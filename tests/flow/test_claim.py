@@ -107,7 +107,7 @@ def test_paused_rows_are_not_claimed(driver: Driver) -> None:
     assert driver.claim() == []
 
 
-@pytest.mark.parametrize("status", ["claimed", "done", "failed", "cancelled"])
+@pytest.mark.parametrize("status", ["claimed", "done", "dead", "cancelled"])
 def test_only_pending_rows_are_claimed(driver: Driver, status: str) -> None:
     """Whatever stands in the other columns."""
     workflow_id = driver.enqueue(cases.step, 1)

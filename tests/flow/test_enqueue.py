@@ -54,7 +54,7 @@ def test_an_enqueue_writes_a_workflow_its_event_and_a_row_that_is_claimable(driv
         "slow",
         "running",
     )
-    assert (staged.lease, staged.ordinal, staged.activity, staged.input) == (1, 1, "cases.step", '{"n":1}')
+    assert (staged.run, staged.ordinal, staged.activity, staged.input) == (1, 1, "cases.step", '{"n":1}')
     assert (staged.status, staged.queue, staged.priority) == ("pending", "slow", 3)
     assert (staged.attempt_budget, staged.delivery_budget, staged.deliveries, staged.attempts) == (5, 8, 0, 0)
     assert staged.options == {"on_dead_letter": "deliver"}

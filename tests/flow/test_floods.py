@@ -254,13 +254,13 @@ def test_long_histories_are_read_one_by_one(driver: Driver, monkeypatch: pytest.
         signal.signal(owner, "go", payload="1")
     monkeypatch.setattr(preparing, "_COLD_BYTES", 6_000)
     together: list[int] = []
-    real = histories.read_leases
+    real = histories.read_runs
 
-    def read_leases(connection: Any, ids: list[uuid.UUID]) -> Any:
+    def read_runs(connection: Any, ids: list[uuid.UUID]) -> Any:
         together.append(len(ids))
         return real(connection, ids)
 
-    monkeypatch.setattr(histories, "read_leases", read_leases)
+    monkeypatch.setattr(histories, "read_runs", read_runs)
     driver.run()
     assert together == [1, 1, 1]
     assert {workflow(owner).status for owner in owners} == {"completed"}

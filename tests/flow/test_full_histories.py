@@ -212,7 +212,7 @@ def test_a_history_of_more_than_twice_the_limit_is_not_even_read(
     driver.turn()
     Workflow.objects.update(history_bytes=2**40)
     cancel.cancel(workflow_id)
-    monkeypatch.setattr("durable.store.history.read_leases", None)
+    monkeypatch.setattr("durable.store.history.read_runs", None)
     driver.run()
     assert stored(workflow_id).blocked_reason.startswith(f"{FULL}it has reached MAX_HISTORY_BYTES")
     terminate.terminate(workflow_id, reason="too long")

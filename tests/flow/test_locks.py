@@ -99,7 +99,7 @@ def test_five_connections_on_one_workflow_never_see_a_deadlock(
     endings = Event.objects.filter(type__in=CLOSING).values_list("workflow_id", flat=True)
     assert sorted(endings) == sorted(ids)
     assert not WorkItem.objects.exists()
-    assert not OutboxRow.objects.filter(status__in=["pending", "claimed", "failed"]).exists()
+    assert not OutboxRow.objects.filter(status__in=["pending", "claimed", "dead"]).exists()
 
 
 @pytest.mark.races
@@ -107,7 +107,7 @@ def test_five_connections_on_one_workflow_never_see_a_deadlock(
 def test_dead_letters_racing_terminations_are_never_delivered_behind_the_end(
     driver: Driver, second_connection: Callable[..., Future[Any]], barrier: Callable[[int], Barrier], kind: str
 ) -> None:
-    """Specification B9.14: no deadlock, and no row is `failed` and delivered under a workflow that had ended before."""
+    """Specification B9.14: no deadlock, and no row is `dead` and delivered under a workflow that had ended before."""
     times, begin, over = rounds(60, asked=500), barrier(2), barrier(2)
     claims: list[Claim] = []
 
@@ -142,7 +142,7 @@ def test_dead_letters_racing_terminations_are_never_delivered_behind_the_end(
     ended = other.result(AT_LAST)
     assert Workflow.objects.filter(status="cancelled").count() == ended
     assert Workflow.objects.filter(status="failed").count() == times - ended
-    assert not OutboxRow.objects.filter(status="failed").exists()
+    assert not OutboxRow.objects.filter(status="dead").exists()
     # What was delivered was delivered to a live workflow: it failed of it, or what it left unread was removed with it.
     delivered = OutboxRow.objects.filter(failure_delivered=True, workflow__status="failed").count()
     assert delivered == times - ended

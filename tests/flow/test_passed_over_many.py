@@ -94,10 +94,10 @@ def _flooded(driver: Driver) -> list[uuid.UUID]:
     (owner,) = ids = [driver.start(cases.signals, 9)]
     driver.turn()
     now = clock.database_now(connection)
-    one = Message(workflow_id=owner, lease=1, kind="signal", payload='{"name": "go", "payload": "1"}')
+    one = Message(workflow_id=owner, run=1, kind="signal", payload='{"name": "go", "payload": "1"}')
     one.visible_at = one.created_at = now
     Message.objects.bulk_create(
-        Message(workflow_id=owner, lease=1, kind=one.kind, payload=one.payload, visible_at=now, created_at=now)
+        Message(workflow_id=owner, run=1, kind=one.kind, payload=one.payload, visible_at=now, created_at=now)
         for _ in range(4 * LIMIT * choosing.DEEPER[-1] + 1)
     )
     return ids

@@ -269,7 +269,7 @@ def test_what_ended_workflows_have_not_read_is_not_looked_at(backlog, driver: Dr
     late = uuid.UUID("01700000-0000-7000-8000-000000000001")
     message = Message.objects.filter(workflow_id=late)[0]
     Message.objects.create(
-        workflow_id=late, lease=1, kind="signal", payload=message.payload, visible_at=message.visible_at,
+        workflow_id=late, run=1, kind="signal", payload=message.payload, visible_at=message.visible_at,
         created_at=message.created_at,
     )  # fmt: skip
     plans = _plans(lambda: driver.turn(limit=100))
@@ -280,7 +280,7 @@ def test_what_ended_workflows_have_not_read_is_not_looked_at(backlog, driver: Dr
     assert not Message.objects.filter(workflow_id=late, parked=False).exists()
     with CaptureQueriesContext(connection) as captured:
         assert driver.turn(limit=100).workflows == 100
-    asked = [query["sql"] for query in captured if "SELECT id, workflow_id, lease, kind" in query["sql"]]
+    asked = [query["sql"] for query in captured if "SELECT id, workflow_id, run, kind" in query["sql"]]
     assert not [statement for statement in asked if str(late) in statement or late.hex in statement]
 
 
@@ -332,10 +332,10 @@ def test_lists_of_one_group_of_errors_walk_their_indexes_however_many_others_hav
         cursor.execute("UPDATE durable_workflow SET error_group = 'f' || lpad(to_hex(last_seq), 15, '0') "
                        "WHERE closed_at IS NOT NULL")  # fmt: skip
         cursor.execute(
-            "UPDATE durable_outboxrow SET status = 'failed', dead_lettered_at = created_at, "
+            "UPDATE durable_outboxrow SET status = 'dead', dead_lettered_at = created_at, "
             "error_group = 'f' || lpad(to_hex(ordinal), 15, '0') WHERE status = 'done'"
         )
-        for table, condition in (("workflow", "closed_at IS NOT NULL"), ("outboxrow", "status = 'failed'")):
+        for table, condition in (("workflow", "closed_at IS NOT NULL"), ("outboxrow", "status = 'dead'")):
             cursor.execute(
                 f"UPDATE durable_{table} SET error_group = %s WHERE id IN "
                 f"(SELECT id FROM durable_{table} WHERE {condition} LIMIT 20)",

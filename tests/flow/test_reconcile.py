@@ -130,7 +130,7 @@ def test_the_last_delivery_of_the_budget_makes_a_dead_letter(out: Claim, policy:
     expire(out)
     assert reconcile.reconcile() == ReconcileReport(dead_lettered=1)
     staged = row(out.workflow_id)
-    assert (staged.status, staged.failure_delivered, staged.cause) == ("failed", delivered, "worker_died")
+    assert (staged.status, staged.failure_delivered, staged.cause) == ("dead", delivered, "worker_died")
     assert [kind for kind, _, _ in messages_of(out.workflow_id)] == (["failed"] if delivered else [])
     assert items() == []
 
@@ -144,9 +144,9 @@ def test_a_row_of_a_workflow_that_has_ended_is_settled_and_not_armed_again(out: 
     assert not FailedAttempt.objects.exists()
 
 
-def test_a_row_of_an_earlier_lease_of_the_history_is_settled(out: Claim) -> None:
+def test_a_row_of_an_earlier_run_is_settled(out: Claim) -> None:
     """Nobody waits for it: ordinals are used again."""
-    Workflow.objects.update(lease=2)
+    Workflow.objects.update(run=2)
     expire(out)
     assert reconcile.reconcile() == ReconcileReport(settled=1)
     assert row(out.workflow_id).status == "cancelled"
@@ -352,7 +352,7 @@ def test_the_budget_of_deliveries_is_looked_at_before_another_one_is_made(driver
     frozen_clock.move(timedelta(days=1))
     assert driver.claim() == []
     assert claim.claim_suspect(worker="w", queues=None, lease_for=LEASE) == []
-    assert (row(workflow_id).status, row(workflow_id).deliveries) == ("failed", 1)
+    assert (row(workflow_id).status, row(workflow_id).deliveries) == ("dead", 1)
 
 
 def test_taking_up_needs_no_row_of_the_queue_that_it_repairs(driver: Driver, frozen_clock: Any, out: Claim) -> None:

@@ -27,7 +27,7 @@ def ended_from_outside(driver: Driver, width: int) -> uuid.UUID:
     driver.turn()
     driver.claim(limit=width // 3)
     dead = OutboxRow.objects.filter(workflow_id=workflow_id, status="pending").order_by("-id")[: width // 3]
-    OutboxRow.objects.filter(id__in=[r.id for r in dead]).update(status="failed", dead_lettered_at=dead[0].created_at)
+    OutboxRow.objects.filter(id__in=[r.id for r in dead]).update(status="dead", dead_lettered_at=dead[0].created_at)
     Workflow.objects.filter(id=workflow_id).update(status="completed", closed_at=dead[0].created_at)
     return workflow_id
 
@@ -35,7 +35,7 @@ def ended_from_outside(driver: Driver, width: int) -> uuid.UUID:
 def test_open_rows_and_dead_letters_of_ended_workflows_are_cancelled_and_their_items_deleted(driver: Driver) -> None:
     """Specification B7: rows of any number."""
     workflow_id = ended_from_outside(driver, 9)
-    assert {r.status for r in rows(workflow_id)} == {"pending", "claimed", "failed"}
+    assert {r.status for r in rows(workflow_id)} == {"pending", "claimed", "dead"}
     assert settle.settle_closed() == 9
     assert {r.status for r in rows(workflow_id)} == {"cancelled"}
     assert items() == []
@@ -48,7 +48,7 @@ def test_done_rows_and_live_workflows_are_left_alone(driver: Driver) -> None:
     driver.turn()
     driver.complete(*driver.claim(limit=1))
     OutboxRow.objects.filter(workflow_id=live, ordinal=3).update(
-        status="failed", dead_lettered_at=rows(live)[0].created_at
+        status="dead", dead_lettered_at=rows(live)[0].created_at
     )
     before = everything()
     assert settle.settle_closed() == 0

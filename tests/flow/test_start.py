@@ -58,10 +58,10 @@ def test_a_start_writes_the_workflow_its_first_event_and_its_start_message() -> 
         "slow",
         7,
     )
-    assert (row.lease, row.lease_seq, row.last_seq, row.single, row.input) == (1, 1, 1, False, "{}")
+    assert (row.run, row.run_seq, row.last_seq, row.single, row.input) == (1, 1, 1, False, "{}")
     event = Event.objects.get(workflow_id=one.id)
     assert (event.seq, event.type, event.data["input"]) == (1, "workflow_started", "{}")
-    assert [(m.kind, m.lease, m.parked) for m in Message.objects.all()] == [("start", 1, False)]
+    assert [(m.kind, m.run, m.parked) for m in Message.objects.all()] == [("start", 1, False)]
 
 
 def test_a_start_for_later_counts_its_time_limit_from_its_own_moment(frozen_clock: Any) -> None:
@@ -122,7 +122,7 @@ def test_a_key_that_stuck_work_holds_is_refused_with_the_holders_id(driver: Driv
     driver.turn()
     out = driver.claim_one()
     if expired == "dead letter":
-        OutboxRow.objects.update(status="failed", dead_lettered_at=out.created_at)
+        OutboxRow.objects.update(status="dead", dead_lettered_at=out.created_at)
     else:
         expire(out)
     answer = start.start([start.new_workflow(id=uuid.uuid4(), type="cases.sequence", payload="{}", key="order-1")])

@@ -27,7 +27,7 @@ def test_everything_that_a_workflow_has_open_ends_with_it(driver: Driver, frozen
     workflow_id = driver.start(cases.fan_out, 3)
     driver.turn()
     (out,) = driver.claim(limit=1)
-    OutboxRow.objects.filter(ordinal=3).update(status="failed", dead_lettered_at=frozen_clock.now)
+    OutboxRow.objects.filter(ordinal=3).update(status="dead", dead_lettered_at=frozen_clock.now)
     assert terminate.terminate(workflow_id, reason="fraud", actor="ann") is WorkflowState.TERMINATED
     ended = workflow(workflow_id)
     assert (ended.status, ended.closed_at, ended.wake_at) == ("cancelled", frozen_clock.now, None)

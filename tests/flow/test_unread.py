@@ -138,7 +138,7 @@ def test_a_signal_is_read_whatever_run_of_the_history_its_sender_saw(driver: Dri
     workflow_id = driver.start(cases.signalled)
     driver.turn()
     signal.signal(workflow_id, "go", payload="1")
-    Message.objects.update(lease=7)
+    Message.objects.update(run=7)
     driver.run()
     assert workflow(workflow_id).result == "1"
 
@@ -148,7 +148,7 @@ def test_a_request_to_cancel_is_read_whatever_run_of_the_history_its_sender_saw(
     workflow_id = driver.start(cases.signalled)
     driver.turn()
     cancel.cancel(workflow_id, reason="enough")
-    Message.objects.update(lease=7)
+    Message.objects.update(run=7)
     driver.run()
     assert workflow(workflow_id).status == "cancelled"
 

@@ -161,7 +161,7 @@ def test_every_line_of_the_logs_is_documented_with_its_level_and_fields_and_no_o
     # Said with an event from elsewhere: by `logs.overflowed`, once for many, and by what was lacking.
     elsewhere = {"outbound.overflowed", "acknowledgement_failed", *map(str, Lacking)}
     assert set(in_words) == elsewhere | set(in_code)
-    bound = {"workflow", "lease", "ordinal", "activity", "attempt", "delivery", "worker", "exc_info"}
+    bound = {"workflow", "run", "ordinal", "activity", "attempt", "delivery", "worker", "exc_info"}
     for event, (levels, fields) in in_code.items():
         assert levels == in_words[event][0], f"{event}: {levels}"
         assert fields - bound <= in_words[event][1], event

@@ -66,11 +66,11 @@ def begun(
     limits: Limits = LIMITS,
     cpu_clock: Callable[[], float] = still,
     workflow_id: uuid.UUID = WORKFLOW_ID,
-    lease: int = 1,
+    run: int = 1,
 ) -> Execution:
     """A new execution that has seen nothing."""
     return Execution.begin(
-        defined(code), workflow_id=workflow_id, lease=lease, codec=JsonCodec(), limits=limits, cpu_clock=cpu_clock
+        defined(code), workflow_id=workflow_id, run=run, codec=JsonCodec(), limits=limits, cpu_clock=cpu_clock
     )
 
 

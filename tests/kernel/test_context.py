@@ -64,7 +64,7 @@ def test_plain_call_of_an_activity_in_a_workflow_raises_with_advice() -> None:
     assert echo(1) == 1, "and elsewhere it runs the function"
 
 
-def test_randomness_is_the_same_in_every_replay_and_differs_by_workflow_and_lease() -> None:
+def test_randomness_is_the_same_in_every_replay_and_differs_by_workflow_and_run() -> None:
     async def flow() -> list[Any]:
         first = [str(durable.uuid4()), durable.random(), durable.rng().choice(range(1_000_000))]
         await echo.execute(1)
@@ -76,8 +76,8 @@ def test_randomness_is_the_same_in_every_replay_and_differs_by_workflow_and_leas
     assert 0 <= story.result[1] < 1
     assert story.result[0] != story.result[3]
     drawn = []
-    for workflow_id, lease in ((uuid.UUID(int=1), 1), (uuid.UUID(int=1), 2), (uuid.UUID(int=2), 1)):
-        execution = begun(flow, workflow_id=workflow_id, lease=lease)
+    for workflow_id, run in ((uuid.UUID(int=1), 1), (uuid.UUID(int=1), 2), (uuid.UUID(int=2), 1)):
+        execution = begun(flow, workflow_id=workflow_id, run=run)
         drawn.append(execution.rng.random())
         execution.close()
     assert len(set(drawn)) == 3
@@ -85,7 +85,7 @@ def test_randomness_is_the_same_in_every_replay_and_differs_by_workflow_and_leas
 
 def test_current_answers_the_running_execution() -> None:
     async def flow() -> str:
-        return f"{durable.current().workflow_id} {durable.current().lease}"
+        return f"{durable.current().workflow_id} {durable.current().run}"
 
     assert play(flow).result == "01990000-0000-7000-8000-00000000002a 1"
 
@@ -104,7 +104,7 @@ def test_logger_speaks_once_with_the_workflows_id_and_is_silent_in_replay(caplog
         execution.close()
         assert [record.getMessage() for record in caplog.records] == ["began 1"]
         assert vars(caplog.records[0])["workflow_id"] == "01990000-0000-7000-8000-00000000002a"
-        assert (vars(caplog.records[0])["lease"], vars(caplog.records[0])["order"]) == (1, 42)
+        assert (vars(caplog.records[0])["run"], vars(caplog.records[0])["order"]) == (1, 42)
         caplog.clear()
         replayed(flow, [started]).activate(end)
         assert [record.getMessage() for record in caplog.records] == ["ended"]

@@ -140,11 +140,11 @@ def test_history_is_replayed_once_only() -> None:
     execution.close()
 
 
-def test_later_lease_begins_at_any_sequence_number_and_counts_ordinals_from_one() -> None:
+def test_later_run_begins_at_any_sequence_number_and_counts_ordinals_from_one() -> None:
     async def flow() -> None:
         await echo.execute(1)
 
-    execution = begun(flow, lease=2)
+    execution = begun(flow, run=2)
     started = Event(41, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH)
     (command,) = execution.activate(started).commands
     assert isinstance(command, ScheduleActivity)

@@ -70,14 +70,14 @@ def _agrees(state: State, workflow: Row, row: Row, outcome: str | None, told: se
     elif outcome == "activity_cancelled" and not row["redrive_count"]:
         item = state.items.get(row["id"])
         asked = item is not None and item["cancel_requested_at"] is not None
-        judged = status == "failed" and row["failure_delivered"]
+        judged = status == "dead" and row["failure_delivered"]
         assert status in ("cancelled", "done") or (status == "claimed" and asked) or judged, where
     elif outcome == "activity_failed" and not row["redrive_count"]:
-        judged = status == "failed" and row["failure_delivered"]
+        judged = status == "dead" and row["failure_delivered"]
         closed = status == "cancelled" and (not live or row["discarded_at"] is not None)
         assert status == "done" or judged or closed, where
     elif outcome is None and live:
-        waits = status in ("pending", "claimed") or (status == "failed" and not row["failure_delivered"])
+        waits = status in ("pending", "claimed") or (status == "dead" and not row["failure_delivered"])
         assert waits or told & {"completed", "failed"}, f"{where}: it would wait for ever"
     if status == "done" and live and outcome is None:
         assert told & {"completed", "failed"}, f"{where}: its completion is lost"
@@ -89,7 +89,7 @@ def _ended(state: State, workflow: Row, history: list[Row], mine: list[Row]) -> 
         assert not ends
         return
     assert ends == history[-1:], "one closing event, and it comes last"
-    left = [row for row in mine if row["status"] in ("pending", "claimed", "failed")]
+    left = [row for row in mine if row["status"] in ("pending", "claimed", "dead")]
     assert not left, f"an ended workflow has left {left}"
     assert not [item for item in state.items.values() if item["workflow_id"] == workflow["id"]]
     assert workflow["wake_at"] is None
@@ -117,13 +117,13 @@ def _row(state: State, row: Row, failures: list[Row]) -> None:
     if status in ("pending", "claimed"):
         assert row["delivery_failures"] < row["delivery_budget"], "its budget is spent, and it goes on"
         assert row["attempts"] < row["attempt_budget"], "its attempts are spent, and it goes on"
-    if status == "failed":
+    if status == "dead":
         assert row["dead_lettered_at"] is not None
         assert not row["suspect"]
         spent = row["attempts"] if row["cause"] == "retries_exhausted" else row["delivery_failures"]
         full = row["attempt_budget"] if row["cause"] == "retries_exhausted" else row["delivery_budget"]
         assert spent >= full, "a dead letter has spent its budget"
-    if status in ("pending", "claimed", "failed"):
+    if status in ("pending", "claimed", "dead"):
         assert row["paused"] is (workflow["status"] == "paused"), "the mark is the workflow's"
         assert row["discarded_at"] is None
     assert row["attempts"] + row["delivery_failures"] <= row["deliveries"], "each delivery ends once"
@@ -154,7 +154,7 @@ def _keys(state: State) -> None:
     held = [(w["type"], w["key"]) for w in state.workflows.values() if w["key"] and w["closed_at"] is None]
     assert len(held) == len(set(held)), "two live workflows hold one key"
     tokens = {item["lock_token"] for item in state.items.values()}
-    assert not [row for row in state.rows.values() if row["status"] == "failed" and row["id"] in state.items]
+    assert not [row for row in state.rows.values() if row["status"] == "dead" and row["id"] in state.items]
     assert None not in tokens
 
 

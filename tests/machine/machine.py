@@ -128,7 +128,7 @@ class Machine(Calling, Working, Operating):
         self.reconcile(by, [])
         while turns.due(self.state, None):
             self.turn(by, None, 1000, 0)
-        for name, ordinal in self.where("failed"):
+        for name, ordinal in self.where("dead"):
             if self.state.is_live(self.workflow(name)):
                 self.redrive(by, (name, ordinal), RedriveMode.ELIGIBLE, None)
         for name, workflow_id in self.workflows.items():

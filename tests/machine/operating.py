@@ -134,7 +134,7 @@ class Operating(Stage):
         chosen: Any = places
         if all_of_them:
             chosen = DeadLetterFilter()
-            rows = [row for row in self.state.rows.values() if row["status"] == "failed"]
+            rows = [row for row in self.state.rows.values() if row["status"] == "dead"]
             rows.sort(key=lambda row: (row["dead_lettered_at"], row["id"]))
             places = [(row["workflow_id"], row["ordinal"]) for row in rows]
         preview = self.crew[by].do(lambda: operations.preview_redrive(chosen, mode=mode))
@@ -212,7 +212,7 @@ class Operating(Stage):
     def _list(self, by: str) -> None:
         for workflow_id in self.state.workflows:
             told = self.crew[by].do(lambda: operations.list_dead_letters(workflow_id))  # noqa: B023 - done at once
-            there = [row for row in self.state.rows_of(workflow_id) if row["status"] == "failed"]
+            there = [row for row in self.state.rows_of(workflow_id) if row["status"] == "dead"]
             same(sorted((r.pk, r.failure_delivered) for r in told), [(r["id"], r["failure_delivered"]) for r in there])
 
     def _look_at_the_health(self, by: str) -> None:
@@ -222,7 +222,7 @@ class Operating(Stage):
         can_run = Counter(self.state.workflows[each]["queue"] for each in turns.due(self.state, None))
         same({state.queue: state.due for state in told.queues}, dict(queues))
         same({state.queue: state.due for state in told.turns}, dict(can_run))
-        dead = [row for row in self.state.rows.values() if row["status"] == "failed"]
+        dead = [row for row in self.state.rows.values() if row["status"] == "dead"]
         blocked = [each for each in self.state.workflows.values() if each["blocked_reason"]]
         expired = [item for item in self.state.items.values() if item["locked_until"] < self.state.now]
         same((told.dead_letters, told.blocked, told.expired), (len(dead), len(blocked), len(expired)))

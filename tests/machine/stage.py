@@ -163,7 +163,7 @@ held = of_stage(lambda stage: stage.held or list(stage.deliveries))
 overtaken = of_stage(lambda stage: stage.overtaken or list(stage.deliveries))
 delivery = st.one_of(held, held, overtaken, of_stage(lambda stage: list(stage.deliveries)))
 """Any delivery that ever was: often one whose token is good, or one whose row somebody else holds by now."""
-dead = of_stage(lambda stage: stage.where("failed") or stage.where("pending", "claimed", "done") or [("nobody", 1)])
+dead = of_stage(lambda stage: stage.where("dead") or stage.where("pending", "claimed", "done") or [("nobody", 1)])
 place = st.one_of(dead, dead, dead, st.tuples(anybody, st.integers(0, 4)))
 """Where an activity stands or might stand, more often than not a dead letter."""
 

@@ -68,9 +68,9 @@ class State:
         return (row for row in self.rows.values() if row["workflow_id"] == workflow_id)
 
     def row_of(self, workflow_id: uuid.UUID, ordinal: int) -> Row | None:
-        """The row of an activity in the current lease, if there is one."""
-        lease = self.workflows[workflow_id]["lease"]
-        return next((r for r in self.rows_of(workflow_id) if (r["lease"], r["ordinal"]) == (lease, ordinal)), None)
+        """The row of an activity in the current run, if there is one."""
+        run = self.workflows[workflow_id]["run"]
+        return next((r for r in self.rows_of(workflow_id) if (r["run"], r["ordinal"]) == (run, ordinal)), None)
 
     def events_of(self, workflow_id: uuid.UUID) -> list[Row]:
         """A workflow's history, in order."""
@@ -125,7 +125,7 @@ def _judge_kinds(tables: dict[str, Table]) -> None:
         last[attempt["outbox_row_id"]] = wanted = "" if attempt["error"] is None else attempt["error"]["type"]
         _judge_kind(attempt, right=attempt["error_class"] == wanted)
     for row_id, row in tables["rows"].items():
-        _judge_kind(row, right=row["status"] != "failed" or row["error_class"] == last[row_id])
+        _judge_kind(row, right=row["status"] != "dead" or row["error_class"] == last[row_id])
     for workflow in tables["workflows"].values():
         if workflow["failure"] is not None:
             _judge_kind(workflow, right=workflow["error_class"] == workflow["failure"]["type"])

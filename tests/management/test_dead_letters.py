@@ -62,7 +62,7 @@ def test_a_workflow_that_has_ended_is_refused_even_by_force(status: str) -> None
         assert touching(said(), "durable_outboxrow") == []
     assert (ran.code, ran.data["error"]["code"]) == (1, "workflow_terminal")
     assert status.replace("_", " ") in ran.said
-    assert OutboxRow.objects.get(pk=letter.pk).status == "failed"
+    assert OutboxRow.objects.get(pk=letter.pk).status == "dead"
 
 
 @pytest.mark.parametrize("outcome", ["completed", "failed", "cancelled"])
@@ -126,7 +126,7 @@ def test_an_outcome_counts_only_for_its_own_activity() -> None:
     assert redrive(owner.pk, ordinal=4).code == 0
 
 
-def test_an_outcome_of_an_earlier_lease_does_not_judge_the_current_one() -> None:
+def test_an_outcome_of_an_earlier_run_does_not_judge_the_current_one() -> None:
     """Specification B9.6."""
     letter = dead(history("activity_completed 1", "workflow_failed", "workflow_reopened", "activity_scheduled 1"))
     assert redrive(letter.workflow_id).code == 0

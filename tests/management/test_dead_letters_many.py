@@ -88,7 +88,7 @@ def test_a_filter_means_what_matches_all_of_it(arguments: list[str], names: list
     ran = Ran("redrive", *arguments, *FORCE, "--json")
     assert {one["workflow"] for one in ran.data["outcomes"]} == {str(letters[name].workflow_id) for name in names}
     shown = Ran("deadletters", *arguments, "--json")
-    failed = [name for name in names if OutboxRow.objects.get(pk=letters[name].pk).status == "failed"]
+    failed = [name for name in names if OutboxRow.objects.get(pk=letters[name].pk).status == "dead"]
     left = {str(letters[name].workflow_id) for name in failed}
     assert {one["workflow"] for one in shown.data["dead_letters"]} == left
 
@@ -132,7 +132,7 @@ def test_deadletters_lists_them_oldest_first_with_what_staff_need() -> None:
     first, second = ran.data["dead_letters"]
     assert (ran.code, ran.data["more"], second["workflow"]) == (0, False, str(later.workflow_id))
     assert first == {
-        "workflow": str(workflow_id), "ordinal": 1, "activity": "cases.step", "status": "failed",
+        "workflow": str(workflow_id), "ordinal": 1, "activity": "cases.step", "status": "dead",
         "cause": "ack_abandoned", "error_class": "", "error_group": "",
         "judged": False, "attempts": 0, "deliveries": 8, "delivery_failures": 8,
         "redrive_count": 0, "queue": "default", "dead_lettered_at": letter.dead_lettered_at.isoformat(),

@@ -29,7 +29,7 @@ def history(*facts: str, status: str = "running") -> Workflow:
     everything = ["workflow_started", *facts]
     begins = [seq for seq, fact in enumerate(everything, start=1) if fact in BEGINNINGS]
     workflow = factories.WorkflowFactory(
-        status=status, type=cases.sequence.name, lease=len(begins), lease_seq=begins[-1], last_seq=len(everything)
+        status=status, type=cases.sequence.name, run=len(begins), run_seq=begins[-1], last_seq=len(everything)
     )
     for seq, fact in enumerate(everything, start=1):
         kind, _, ordinal = fact.partition(" ")
@@ -40,10 +40,10 @@ def history(*facts: str, status: str = "running") -> Workflow:
 def dead(workflow: Workflow, ordinal: int = 1, **values: Any) -> OutboxRow:
     """A dead letter of the workflow's current run, held unless `failure_delivered` says otherwise."""
     given = {
-        "lease": workflow.lease,
+        "run": workflow.run,
         "activity": cases.step.name,
         "input": '{"n":1}',
-        "status": "failed",
+        "status": "dead",
         "cause": Cause.WORKER_DIED.value,
         "deliveries": 8,
         "delivery_failures": 8,

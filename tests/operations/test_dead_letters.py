@@ -137,7 +137,7 @@ def test_a_long_list_comes_in_pieces_that_say_whether_there_is_more_and_reads_no
     at = factories.now()
     rows = [
         factories.OutboxRowFactory(
-            workflow=owner, ordinal=number, status="failed", dead_lettered_at=at, last_heartbeat='"heavy"'
+            workflow=owner, ordinal=number, status="dead", dead_lettered_at=at, last_heartbeat='"heavy"'
         )
         for number in range(1, 6)
     ]

@@ -187,7 +187,7 @@ def test_what_is_not_there_is_refused() -> None:
     assert isinstance(refused(uuid.uuid4()), RowNotFound)
     assert isinstance(refused(workflow.pk, 2), RowNotFound)
     again = history("workflow_failed", "workflow_reopened")
-    dead(again, lease=1)
+    dead(again, run=1)
     assert isinstance(refused(again.pk), RowNotFound)
 
 
@@ -240,7 +240,7 @@ def test_in_bulk_a_filter_means_what_matches() -> None:
     kept, thrown = dead(history()), dead(history(), activity="old.news")
     outcomes = discard_many(DeadLetterFilter(activity="old.news"), reason="gone", then="cancel")
     assert [type(one) for one in outcomes] == [Discarded]
-    assert set(OutboxRow.objects.values_list("pk", "status")) == {(kept.pk, "failed"), (thrown.pk, "cancelled")}
+    assert set(OutboxRow.objects.values_list("pk", "status")) == {(kept.pk, "dead"), (thrown.pk, "cancelled")}
 
 
 def test_it_is_logged_and_so_is_its_refusal(logs: Any) -> None:

@@ -104,7 +104,7 @@ async def redriving_view(request: HttpRequest, workflow_id: uuid.UUID) -> HttpRe
 def untouched(workflow_id: uuid.UUID) -> bool:
     """Whether nothing has happened to the workflow and its dead letter."""
     rows = list(OutboxRow.objects.filter(workflow_id=workflow_id).values_list("status", flat=True))
-    return rows == ["failed"] and Event.objects.count() == 1 and not StaffAction.objects.exists()
+    return rows == ["dead"] and Event.objects.count() == 1 and not StaffAction.objects.exists()
 
 
 @pytest.mark.parametrize("opened", OPEN, ids=lambda way: way.__name__)
@@ -120,7 +120,7 @@ def test_every_verb_that_commits_by_itself_is_refused_inside_a_transaction(name:
     assert (refused.value.code, refused.value.values) == ("transaction_open", {})
     assert isinstance(refused.value, RedriveRefused)
     assert "nothing was changed" in str(refused.value)
-    assert OutboxRow.objects.get().status == "failed"
+    assert OutboxRow.objects.get().status == "dead"
     assert (Event.objects.count(), StaffAction.objects.count()) == (events, 0)
 
 

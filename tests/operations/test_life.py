@@ -29,7 +29,7 @@ def test_a_held_one_is_redriven_and_its_workflow_completes_warm_and_cold(cached:
     """Specification B1: the row that redrive exists for. The marker in the history is no input of the code."""
     driver = Driver(cached=cached)
     workflow_id, letter = stranded(driver, sequence, 2)
-    assert (letter.status, letter.failure_delivered, letter.cause) == ("failed", False, "ack_abandoned")
+    assert (letter.status, letter.failure_delivered, letter.cause) == ("dead", False, "ack_abandoned")
     assert messages_of(workflow_id) == []
     redrive(workflow_id, 1)
     driver.run()
@@ -43,7 +43,7 @@ def test_a_held_one_is_redriven_and_its_workflow_completes_warm_and_cold(cached:
 def test_under_deliver_the_workflow_is_told_in_the_same_transaction_and_the_row_is_judged(driver: Driver) -> None:
     """Specification B6."""
     workflow_id, letter = stranded(driver, cases.careful)
-    assert (letter.status, letter.failure_delivered) == ("failed", True)
+    assert (letter.status, letter.failure_delivered) == ("dead", True)
     ((kind, ordinal, _),) = messages_of(workflow_id)
     assert (kind, ordinal) == ("failed", 1)
     with pytest.raises(AlreadyJudged):
@@ -81,12 +81,12 @@ def test_a_forced_one_that_dies_again_is_a_judged_dead_letter_still_and_tells_no
     claims = {c.ordinal: c for c in driver.claim()}
     bury(claims[1])
     driver.turn()
-    assert (row(workflow_id, 1).status, row(workflow_id, 1).failure_delivered) == ("failed", True)
+    assert (row(workflow_id, 1).status, row(workflow_id, 1).failure_delivered) == ("dead", True)
     assert [fact for fact in flow.history(workflow_id) if fact.startswith("activity_failed")] == ["activity_failed 1"]
     driver.complete(claims[2], payload="1")
     driver.run()
     assert workflow(workflow_id).status == "completed"
-    assert row(workflow_id, 1).status == "cancelled"  # its lease has closed
+    assert row(workflow_id, 1).status == "cancelled"  # its run has closed
 
 
 def test_retries_that_are_spent_make_a_held_dead_letter_under_on_exhausted_hold(driver: Driver) -> None:
@@ -96,7 +96,7 @@ def test_retries_that_are_spent_make_a_held_dead_letter_under_on_exhausted_hold(
     driver_claim = driver.claim_one()
     assert acknowledge.acknowledge([failed(driver_claim, "card refused")]) == [AckOutcome.ACKNOWLEDGED]
     letter = row(workflow_id)
-    assert (letter.status, letter.cause, letter.failure_delivered) == ("failed", "retries_exhausted", False)
+    assert (letter.status, letter.cause, letter.failure_delivered) == ("dead", "retries_exhausted", False)
     assert (letter.attempts, letter.delivery_failures) == (1, 0)
     assert messages_of(workflow_id) == []
     assert workflow(workflow_id).status == "running"
@@ -149,7 +149,7 @@ def test_a_held_one_is_marked_judged_in_the_turn_in_which_the_workflow_gives_up_
     frozen_clock.move(timedelta(seconds=61))
     driver.turn()
     now = row(workflow_id)
-    assert (now.status, now.failure_delivered) == ("failed", True)
+    assert (now.status, now.failure_delivered) == ("dead", True)
     assert flow.history(workflow_id)[-3:] == ["timer_fired", "activity_cancelled 1", "activity_scheduled 2"]
     with pytest.raises(HistoryRecordsOutcome):
         redrive(workflow_id, 1)
@@ -178,7 +178,7 @@ def test_a_single_activity_is_redriven_like_any_other_and_then_ends_its_workflow
 
 
 def test_a_single_activity_under_deliver_ends_as_failed_and_leaves_no_dead_letter(driver: Driver) -> None:
-    """Specification B7: when a lease closes, its dead letters are cancelled in the same transaction."""
+    """Specification B7: when a run closes, its dead letters are cancelled in the same transaction."""
     workflow_id = driver.enqueue(cases.told, 1, options={"on_dead_letter": "deliver"})
     bury(driver.claim_one())
     assert workflow(workflow_id).status == "failed"

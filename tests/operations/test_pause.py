@@ -46,7 +46,7 @@ def test_pausing_is_an_event_with_actor_and_reason_and_a_status(frozen_clock: An
 def test_every_open_row_is_marked_whatever_its_status_and_none_of_another_workflow() -> None:
     owner, other = history(), history()
     made = {status: alive(owner, at, status=status) for at, status in enumerate(["pending", "claimed"], start=1)}
-    made["failed"] = dead(owner, 3)
+    made["dead"] = dead(owner, 3)
     stranger = alive(other)
     pause(owner.pk)
     for one in made.values():

@@ -70,7 +70,7 @@ def test_every_verdict_is_named_by_the_code_of_its_refusal() -> None:
     }  # fmt: skip
 
 
-def test_an_outcome_of_an_earlier_lease_or_another_ordinal_does_not_count_in_the_preview_either() -> None:
+def test_an_outcome_of_an_earlier_run_or_another_ordinal_does_not_count_in_the_preview_either() -> None:
     """Specification B9.5, B9.6."""
     workflow = history(
         "activity_scheduled 1", "activity_completed 1", "workflow_failed", "workflow_reopened",

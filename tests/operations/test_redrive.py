@@ -115,19 +115,19 @@ def test_an_outcome_of_another_workflow_does_not_count() -> None:
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
-def test_an_outcome_of_an_earlier_lease_does_not_judge_the_current_one(outcome: str) -> None:
-    """Specification B9.6: ordinals are used again across leases."""
+def test_an_outcome_of_an_earlier_run_does_not_judge_the_current_one(outcome: str) -> None:
+    """Specification B9.6: ordinals are used again across runs."""
     workflow = history(
         "activity_scheduled 1", f"{outcome} 1", "workflow_failed", "workflow_reopened", "activity_scheduled 1"
     )
-    dead(workflow, lease=1, status="cancelled")
+    dead(workflow, run=1, status="cancelled")
     row = dead(workflow)
     done = redrive(workflow.pk, 1)
-    assert (done.row.pk, done.row.lease, done.was_judged) == (row.pk, 2, False)
+    assert (done.row.pk, done.row.run, done.was_judged) == (row.pk, 2, False)
 
 
-def test_an_outcome_of_the_current_lease_judges_behind_an_earlier_lease_without_one() -> None:
-    """Specification B9.6, the other way round, over three leases."""
+def test_an_outcome_of_the_current_run_judges_behind_an_earlier_run_without_one() -> None:
+    """Specification B9.6, the other way round, over three runs."""
     workflow = history(
         "activity_scheduled 1", "workflow_failed",
         "workflow_reopened", "activity_scheduled 1", "workflow_failed",
@@ -137,10 +137,10 @@ def test_an_outcome_of_the_current_lease_judges_behind_an_earlier_lease_without_
     assert isinstance(refused(workflow.pk), HistoryRecordsOutcome)
 
 
-def test_a_dead_letter_of_an_earlier_lease_is_not_the_row_of_the_current_one() -> None:
-    """Specification B2.3: the row of the current lease exists, or nothing is found."""
+def test_a_dead_letter_of_an_earlier_run_is_not_the_row_of_the_current_one() -> None:
+    """Specification B2.3: the row of the current run exists, or nothing is found."""
     workflow = history("activity_scheduled 1", "workflow_failed", "workflow_reopened")
-    dead(workflow, lease=1)
+    dead(workflow, run=1)
     for mode in MODES:
         assert isinstance(refused(workflow.pk, mode=mode), RowNotFound)
 
@@ -279,7 +279,7 @@ def test_each_redrive_of_a_row_is_counted_and_audited_by_itself() -> None:
     """Faults A9: redrive appends."""
     row = dead(history("activity_scheduled 1"))
     redrive(row.workflow_id, 1, reason="first")
-    OutboxRow.objects.filter(pk=row.pk).update(status="failed")
+    OutboxRow.objects.filter(pk=row.pk).update(status="dead")
     done = redrive(row.workflow_id, 1, reason="second")
     assert done.row.redrive_count == 2
     assert sorted(StaffAction.objects.values_list("reason", flat=True)) == ["first", "second"]

@@ -49,7 +49,7 @@ def one_of_each() -> list[OutboxRow]:
         held(),
         dead(history(status="failed")),
         dead(history("activity_failed 1")),
-        dead(history("activity_completed 1", "workflow_reopened"), lease=1),
+        dead(history("activity_completed 1", "workflow_reopened"), run=1),
         alive(history("activity_scheduled 1"), status="done"),
         held(failure_delivered=True),
     ]
@@ -76,7 +76,7 @@ def test_forced_in_bulk_passes_what_a_forced_one_passes() -> None:
 
 def test_pairs_of_id_and_ordinal_mean_the_current_run() -> None:
     workflow = history("activity_scheduled 1", "workflow_reopened", "activity_scheduled 1")
-    dead(workflow, lease=1, status="cancelled")
+    dead(workflow, run=1, status="cancelled")
     current = dead(workflow)
     unknown = uuid.uuid4()
     first, second, third = redrive_many([(workflow.pk, 1), (unknown, 7), (workflow.pk, 2**40)])
@@ -211,7 +211,7 @@ def test_what_fails_anew_while_it_goes_on_is_left_out(driver: Driver) -> None:
     with mock.patch.object(transaction, "certain", and_then_a_quick_worker):
         outcomes = redrive_many(DeadLetterFilter())
     assert [outcome.row.pk for outcome in outcomes if isinstance(outcome, Redriven)] == [first.pk, second.pk]
-    assert (row(first.workflow_id).status, row(first.workflow_id).redrive_count) == ("failed", 1)
+    assert (row(first.workflow_id).status, row(first.workflow_id).redrive_count) == ("dead", 1)
 
 
 def dues(outcomes: list[Any], start: Any) -> list[float]:
@@ -305,7 +305,7 @@ def test_a_lock_that_somebody_holds_on_one_workflow_stops_no_other() -> None:
     with patience, locked_elsewhere("durable_workflow", "id", rows[1].workflow_id):
         outcomes = redrive_many(rows)
     assert [type(outcome) for outcome in outcomes] == [Redriven, StoreUnavailable, Redriven]
-    assert OutboxRow.objects.get(pk=rows[1].pk).status == "failed"
+    assert OutboxRow.objects.get(pk=rows[1].pk).status == "dead"
 
 
 @own_connections
@@ -322,7 +322,7 @@ def test_an_error_in_one_row_leaves_that_one_as_it_was_and_stops_no_other() -> N
     with connection.execute_wrapper(breaking):
         outcomes = redrive_many(rows)
     assert [type(outcome) for outcome in outcomes] == [Redriven, StoreUnavailable, Redriven]
-    assert OutboxRow.objects.get(pk=rows[1].pk).status == "failed"
+    assert OutboxRow.objects.get(pk=rows[1].pk).status == "dead"
     assert StaffAction.objects.count() == 2
 
 

@@ -126,7 +126,7 @@ def test_a_redrive_that_comes_while_an_outcome_is_being_recorded_waits_for_it(
     assert turning.go_on() == 1
     if mode is RedriveMode.ELIGIBLE:
         assert isinstance(late.exception(PATIENCE), HistoryRecordsOutcome)
-        assert flow.row(workflow_id).status == "failed"
+        assert flow.row(workflow_id).status == "dead"
     else:
         assert late.result(PATIENCE).was_judged is True
         assert flow.row(workflow_id).status == "pending"

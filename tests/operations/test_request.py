@@ -40,7 +40,7 @@ def test_a_request_that_comes_again_is_already_done_whatever_has_become_of_the_r
     """Faults A12: also when the row has died anew, and would let itself be redriven."""
     row, request = letter(), uuid.uuid4()
     done = verb(row.workflow_id, 1, request=request)
-    for status in (done.row.status, "failed", "done"):
+    for status in (done.row.status, "dead", "done"):
         OutboxRow.objects.filter(pk=row.pk).update(status=status)
         before = everything()
         with pytest.raises(AlreadyDone) as caught:
@@ -52,7 +52,7 @@ def test_a_request_that_comes_again_is_already_done_whatever_has_become_of_the_r
 def test_another_request_for_a_row_that_died_anew_is_a_redrive_of_its_own() -> None:
     row = letter()
     redrive(row.workflow_id, 1, request=uuid.uuid4())
-    OutboxRow.objects.filter(pk=row.pk).update(status="failed")
+    OutboxRow.objects.filter(pk=row.pk).update(status="dead")
     assert redrive(row.workflow_id, 1, request=uuid.uuid4()).row.redrive_count == 2
 
 

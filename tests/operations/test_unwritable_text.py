@@ -53,7 +53,7 @@ def test_a_filter_that_no_database_takes_is_wrong_input_and_no_trouble_with_the_
             call()
         str(refused.value).encode()
     row.refresh_from_db()
-    assert row.status == "failed"
+    assert row.status == "dead"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_a_dead_letter_has_the_kind_of_what_it_died_of() -> None:
     driver.run(lambda claim: Failed(claim, Failure("E", "no"), Cause.APPLICATION_ERROR, claim.created_at, spent=True))
     row = OutboxRow.objects.get()
     assert (row.status, row.error_class, row.error_group) == (
-        "failed",
+        "dead",
         "E",
         failures.kind(Failure("E", "no")).error_group,
     )

@@ -43,7 +43,7 @@ def test_redrives_and_discards_of_an_older_release_are_kept_and_reworded(first_r
         id=workflow_id, type="shop.checkout", status="running", input="[]", created_at=now
     )
     row = first_release.get_model("durable", "OutboxRow").objects.create(
-        workflow_id=workflow_id, lease=1, ordinal=7, activity="shop.charge", input="[]", status="done",
+        workflow_id=workflow_id, run=1, ordinal=7, activity="shop.charge", input="[]", status="done",
         visible_after=now, created_at=now, delivery_budget=8, attempt_budget=5,
     )  # fmt: skip
     request = uuid.uuid4()

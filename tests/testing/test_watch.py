@@ -37,7 +37,7 @@ HISTORY: dict[str, Any] = {
     "workflow_id": "01990000-0000-7000-8000-00000000002a",
     "type": "watched",
     "status": "completed",
-    "lease": 1,
+    "run": 1,
     "events": [
         {
             "seq": 1,

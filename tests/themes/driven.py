@@ -58,11 +58,11 @@ def test_from_the_list_to_a_redrive_and_its_message(person: Enter, chromium: Any
     anna.choose_by_name("select[name=action]", "Redrive")
     anna.press("For the ticked ones")
     anna.sees("will be given back to the workers")
-    assert status(row) == "failed"
+    assert status(row) == "dead"
     anna.fill("reason", "the bank is back")
     anna.press("Redrive")
     anna.sees("1 dead letter was given back and waits for a worker.")
-    assert (status(row), status(other)) == ("pending", "failed")
+    assert (status(row), status(other)) == ("pending", "dead")
     assert complaints(chromium) == []
 
 

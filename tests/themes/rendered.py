@@ -104,7 +104,7 @@ def test_what_was_chosen_is_asked_done_and_told(root: Client) -> None:  # noqa: 
     assert "will be given back to the workers" in page.text
     done = confirm(root, page)
     assert "1 dead letter was given back and waits for a worker." in done.text
-    assert (status(row), status(other)) == ("pending", "failed")
+    assert (status(row), status(other)) == ("pending", "dead")
 
 
 def test_lists_of_every_kind_open(root: Client, scene: Scene) -> None:  # noqa: F811

@@ -20,7 +20,7 @@ def claim(row_id: int = 1, **changed: Any) -> Claim:
         "row_id": row_id,
         "token": uuid.UUID(int=row_id),
         "workflow_id": uuid.UUID(int=1000 + row_id),
-        "lease": 1,
+        "run": 1,
         "ordinal": 1,
         "activity": "tests.act",
         "payload": "{}",

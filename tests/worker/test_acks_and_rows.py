@@ -187,7 +187,7 @@ def test_the_delivery_budget_ends_it_with_and_without_retries(
         due_now(workflow_id)
         bench.deliver(bench.claim())
     row = plant.row(workflow_id)
-    assert (row.status, row.cause, row.deliveries) == (OutboxStatus.FAILED.value, "ack_abandoned", 2)
+    assert (row.status, row.cause, row.deliveries) == (OutboxStatus.DEAD.value, "ack_abandoned", 2)
     assert bench.claim() == []
 
 

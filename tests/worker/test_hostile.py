@@ -91,7 +91,7 @@ def test_arguments_that_refuse_to_be_read_count_as_deliveries_and_block_workflow
     after = plant.start(workflows.three, "b")
     plant.burst()
     row = plant.row(single)
-    assert (row.status, row.attempts, row.cause) == (OutboxStatus.FAILED, 0, "undecodable_input")
+    assert (row.status, row.attempts, row.cause) == (OutboxStatus.DEAD, 0, "undecodable_input")
     assert "Reborn refused its stored fields by SystemExit" in plant.look(began).blocked_reason
     assert plant.look(after).status is WorkflowStatus.COMPLETED
 

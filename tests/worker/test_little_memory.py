@@ -41,7 +41,7 @@ def flood(workflow_id: uuid.UUID, count: int = FLOOD) -> None:
     payload = json.dumps({"name": "news", "payload": json.dumps("x" * MEGABYTE)})
     for _ in range(count // 40):
         Message.objects.bulk_create(
-            Message(workflow_id=workflow_id, lease=1, kind="signal", payload=payload, visible_at=now, created_at=now)
+            Message(workflow_id=workflow_id, run=1, kind="signal", payload=payload, visible_at=now, created_at=now)
             for _ in range(40)
         )
 

@@ -193,7 +193,7 @@ def test_a_handler_that_kills_its_process_spends_its_own_budget_only(
     OutboxRow.objects.filter(workflow_id=killer).update(delivery_budget=3)
     ids = [plant.enqueue(activities.note, f"g{number}") for number in range(8)]
     process = runworker("--processes", "1", PLANT_LEASE="1")
-    until(lambda: plant.row(killer).status == OutboxStatus.FAILED.value)
+    until(lambda: plant.row(killer).status == OutboxStatus.DEAD.value)
     for workflow_id in ids:
         until_closed(plant, workflow_id)
     process.send_signal(signal.SIGTERM)

@@ -234,7 +234,7 @@ def test_an_input_that_does_not_decode_is_not_run_and_becomes_a_dead_letter(plan
     after = plant.enqueue(activities.note, "k")
     plant.burst()
     row = plant.row(workflow_id)
-    assert (row.status, row.cause, row.attempts) == (OutboxStatus.FAILED.value, "undecodable_input", 0)
+    assert (row.status, row.cause, row.attempts) == (OutboxStatus.DEAD.value, "undecodable_input", 0)
     assert plant.look(after).status is WorkflowStatus.COMPLETED
     assert plant.labels() == ["k"]
 
@@ -263,7 +263,7 @@ def test_an_unknown_handler_counts_after_its_time_and_ends_as_a_dead_letter(plan
     OutboxRow.objects.filter(workflow_id=workflow_id).update(activity="plant.of_yesterday")
     plant.burst()
     row = plant.row(workflow_id)
-    assert (row.status, row.cause) == (OutboxStatus.FAILED.value, "unknown_handler")
+    assert (row.status, row.cause) == (OutboxStatus.DEAD.value, "unknown_handler")
     errors = [failed.error["message"] for failed in row.failed_attempts.all()]
     assert len(errors) == 2
     assert all("plant.of_yesterday" in error for error in errors)

@@ -39,20 +39,20 @@ class Change(ABC, Generic[A]):
         workflow_id: uuid.UUID,
         ordinal: int,
         *,
-        lease: int | None,
+        run: int | None,
         actor: Any,
         reason: str,
         request: uuid.UUID | None,
         answer: Callable[..., A],
     ) -> None:
         self.workflow_id = workflow_id
-        self.lease = lease
+        self.run = run
         self.ordinal = ordinal
         self.reason = reason
         self.actor = actor
         _, self.actor_text = actors.identify(actor)
         self.request = request
-        self.audit_id = uuid.uuid4() if request is None else uuid.uuid5(request, f"{workflow_id}:{lease}:{ordinal}")
+        self.audit_id = uuid.uuid4() if request is None else uuid.uuid5(request, f"{workflow_id}:{run}:{ordinal}")
         self._answer: Callable[..., A] = answer
         self.unconfirmed = ""
 
@@ -60,7 +60,7 @@ class Change(ABC, Generic[A]):
     def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
         """Pass the gates behind the first and write; answers the row's id and whether it was judged.
 
-        `recorded` is how many outcomes of the activity the current lease of the history holds. Raises the refusals.
+        `recorded` is how many outcomes of the activity the current run holds. Raises the refusals.
         """
 
     def body(self, connection: BaseDatabaseWrapper) -> A:
@@ -78,11 +78,11 @@ class Change(ABC, Generic[A]):
             raise RowNotFound(self.workflow_id, self.ordinal)
         if not workflow.is_live:
             raise WorkflowTerminal(self.workflow_id, workflow.status.value)
-        if self.lease not in (None, workflow.lease):
+        if self.run not in (None, workflow.run):
             raise RowNotFound(self.workflow_id, self.ordinal)  # the row that was meant is of an earlier run
         if not 0 < self.ordinal <= _LARGEST_ORDINAL:
             raise RowNotFound(self.workflow_id, self.ordinal)  # a number that no column holds
-        recorded = history.records_outcome(connection, self.workflow_id, since=workflow.lease_seq, ordinal=self.ordinal)
+        recorded = history.records_outcome(connection, self.workflow_id, since=workflow.run_seq, ordinal=self.ordinal)
         row_id, was_judged = self.change(connection, workflow, recorded)
         answer: A = self._answer(redrives.row(connection, row_id), was_judged)
         self.unconfirmed = "the commit has not been confirmed"
@@ -120,10 +120,10 @@ class Change(ABC, Generic[A]):
         """What the guarded statement moved. If it was nothing, read once to say why, and raise that."""
         if moved is not None:
             return moved
-        standing = redrives.standing(connection, self.workflow_id, lease=workflow.lease, ordinal=self.ordinal)
+        standing = redrives.standing(connection, self.workflow_id, run=workflow.run, ordinal=self.ordinal)
         if standing is None:
             raise RowNotFound(self.workflow_id, self.ordinal)
-        if standing.status is not OutboxStatus.FAILED:
+        if standing.status is not OutboxStatus.DEAD:
             raise NotDeadLettered(self.workflow_id, self.ordinal, standing.status.value)
         raise self.held_back()
 

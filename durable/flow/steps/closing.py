@@ -1,4 +1,4 @@
-"""Closing a lease of history: the pieces that every verb which ends a workflow shares. No `atomic` in here."""
+"""Closing a run: the pieces that every verb which ends a workflow shares. No `atomic` in here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from durable.store.workflows import LockedWorkflow, Progress
 
 
 def settle(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> int:
-    """Cancel the open rows and dead letters of (locked) workflows whose lease closes, and delete their work items.
+    """Cancel the open rows and dead letters of (locked) workflows whose run closes, and delete their work items.
 
     Answers the number of rows. A worker that still runs one learns it at its next renewal.
     """

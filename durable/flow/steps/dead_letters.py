@@ -50,7 +50,7 @@ def delivers(death: Death) -> bool:
 
 
 def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: datetime) -> None:
-    """Rows to `failed` with cause and time. Under *deliver* the failure goes to the workflow in the same transaction
+    """Rows to `dead` with cause and time. Under *deliver* the failure goes to the workflow in the same transaction
     and the marker says so; under *hold* the workflow keeps waiting. The marker can not lie through a crash in between.
     """
     for d in deaths:
@@ -76,7 +76,7 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
         [
             NewMessage(
                 workflow_id=d.workflow.id,
-                lease=d.row.lease,
+                run=d.row.run,
                 kind=MessageKind.FAILED,
                 ordinal=d.row.ordinal,
                 payload=wire.dump({"failure": _failure(d).data, "attempts": d.row.attempts}),
@@ -94,7 +94,7 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
         ],
         at=at,
     )
-    # Their lease is closed by that: nothing of it stays a dead letter.
+    # Their run is closed by that: nothing of it stays a dead letter.
     outbox.cancel(connection, [d.row.id for d in told if d.workflow.single])
 
 

@@ -175,7 +175,7 @@ def _event(plan: Plan, execution: Execution, message: DueMessage, started: Event
     if message.kind in (MessageKind.COMPLETED, MessageKind.FAILED):
         # A result belongs to the run that asked for it; a signal or a request to cancel to the workflow, whatever run
         # its sender saw.
-        if message.lease != plan.workflow.lease:
+        if message.run != plan.workflow.run:
             return None
         assert message.ordinal is not None
         if execution.awaits(message.ordinal) is not Awaits.OPEN:

@@ -216,7 +216,7 @@ class Plan:
         self.rows.append(
             NewRow(
                 workflow_id=self.workflow.id,
-                lease=self.workflow.lease,
+                run=self.workflow.run,
                 ordinal=command.ordinal,
                 activity=command.activity,
                 payload=command.payload,

@@ -130,14 +130,14 @@ def _sizes(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow]) -> d
 def _warm(cache: Cache, workflow: LockedWorkflow) -> Execution | None:
     """The execution in memory, if it stands where the history does; otherwise it is of no use any more."""
     execution = cache.get(workflow.id)
-    if execution is not None and (execution.last_seq, execution.lease) == (workflow.last_seq, workflow.lease):
+    if execution is not None and (execution.last_seq, execution.run) == (workflow.last_seq, workflow.run):
         return execution
     cache.drop(workflow.id)
     return None
 
 
 def _replay_all(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow], batch: Batch, note: Notes) -> None:
-    histories, unreadable = history.read_leases(connection, [workflow.id for workflow in cold])
+    histories, unreadable = history.read_runs(connection, [workflow.id for workflow in cold])
     note.reads(None)
     for workflow in cold:
         found = histories.get(workflow.id, [])
@@ -153,7 +153,7 @@ def _replay_all(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow],
 
 def _length(workflow: LockedWorkflow) -> int:
     """How many events its current run has; the first one is its start's."""
-    return workflow.last_seq - workflow.lease_seq + 1
+    return workflow.last_seq - workflow.run_seq + 1
 
 
 def is_turnable(workflow: LockedWorkflow) -> bool:
@@ -173,7 +173,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
     execution = Execution.begin(
         definition,
         workflow_id=workflow.id,
-        lease=workflow.lease,
+        run=workflow.run,
         codec=settings.codec(),
         limits=Limits(cpu_for=settings.turn_cpu_for, max_events=settings.max_history_events),
         cpu_clock=time.thread_time,

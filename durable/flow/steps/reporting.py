@@ -73,7 +73,7 @@ def activity_failed(ending: Failed) -> None:
         signals.activity_failed,
         claim.activity,
         workflow_id=claim.workflow_id,
-        run=claim.lease,
+        run=claim.run,
         ordinal=claim.ordinal,
         single=claim.single,
         attempt=claim.attempt,
@@ -89,7 +89,7 @@ def delivery_failed(row: LockedRow, cause: Cause, *, worker: str, error: Failure
     logger.warning(
         "activity.delivery_failed",
         workflow=str(row.workflow_id),
-        lease=row.lease,
+        run=row.run,
         ordinal=row.ordinal,
         activity=row.activity,
         delivery=row.deliveries,
@@ -109,7 +109,7 @@ def dead_lettered(death: Death, *, delivered: bool) -> None:
     logger.error(
         "activity.dead_lettered",
         workflow=str(workflow.id),
-        lease=row.lease,
+        run=row.run,
         ordinal=row.ordinal,
         activity=row.activity,
         cause=death.cause.value,
@@ -125,7 +125,7 @@ def dead_lettered(death: Death, *, delivered: bool) -> None:
         workflow_id=workflow.id,
         type=workflow.type,
         key=workflow.key,
-        run=row.lease,
+        run=row.run,
         ordinal=row.ordinal,
         single=workflow.single,
         cause=death.cause.value,
@@ -165,7 +165,7 @@ def closed(
 def _log_end(workflow: LockedWorkflow, status: WorkflowStatus, failure: Failure, error: BaseException | None) -> None:
     if status not in (WorkflowStatus.FAILED, WorkflowStatus.TIMED_OUT):
         return
-    fields = {"workflow": str(workflow.id), "lease": workflow.lease, "type": workflow.type, "key": workflow.key}
+    fields = {"workflow": str(workflow.id), "run": workflow.run, "type": workflow.type, "key": workflow.key}
     match status:
         case WorkflowStatus.FAILED if error is not None and _is_of_activities(error):
             logger.warning("workflow.failed", **fields, **_of_failure(failure), by="its activity")
@@ -180,7 +180,7 @@ def blocked(workflow: LockedWorkflow, reason: str, error: BaseException | None =
     logger.error(
         "workflow.blocked",
         workflow=str(workflow.id),
-        lease=workflow.lease,
+        run=workflow.run,
         type=workflow.type,
         key=workflow.key,
         **({"reason": reason} if says_texts() else {}),
@@ -243,7 +243,7 @@ def of_claim(claim: Claim) -> dict[str, Any]:
     """The fields that every line about a delivery is bound with."""
     return {
         "workflow": str(claim.workflow_id),
-        "lease": claim.lease,
+        "run": claim.run,
         "ordinal": claim.ordinal,
         "activity": claim.activity,
         "attempt": claim.attempt,

@@ -35,11 +35,11 @@ _PAGE = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a dead letter stands. `lease` is known when a row was given; a pair means the current one."""
+    """Where a dead letter stands. `run` is known when a row was given; a pair means the current one."""
 
     workflow_id: uuid.UUID
     ordinal: int
-    lease: int | None
+    run: int | None
 
 
 def check(wanted: DeadLetterFilter) -> None:
@@ -90,7 +90,7 @@ def verdicts(rows_or_filter: RowsOrFilter, read: Read, *, eligible: int, limit: 
     answers: list[str] = []
     try:
         for start in range(0, min(len(meant), limit), _PAGE):
-            keys = [(p.workflow_id, p.ordinal, p.lease) for p in meant[start : min(start + _PAGE, limit)]]
+            keys = [(p.workflow_id, p.ordinal, p.run) for p in meant[start : min(start + _PAGE, limit)]]
             for row_id, verdict in read(partial(redrives.verdicts, keys=keys, eligible=eligible)):
                 again = verdict == redrives.REDRIVABLE and row_id in seen
                 answers.append(NotDeadLettered.code if again else verdict)
@@ -129,4 +129,4 @@ def _place(one: OutboxRow | Place | tuple[uuid.UUID, int]) -> Place:
     if isinstance(one, tuple):
         workflow_id, ordinal = one
         return Place(workflow_id if isinstance(workflow_id, uuid.UUID) else uuid.UUID(str(workflow_id)), ordinal, None)
-    return Place(one.workflow_id, one.ordinal, one.lease)
+    return Place(one.workflow_id, one.ordinal, one.run)

@@ -185,7 +185,7 @@ def _unread_lines(unread: Sequence[look.UnreadMessage]) -> list[str]:
 
 
 def _status(row: look.PendingRow) -> str:
-    words = "dead letter" if row.status is OutboxStatus.FAILED else row.status.value
+    words = "dead letter" if row.status is OutboxStatus.DEAD else row.status.value
     return f"{words}, cancel asked, not yet seen" if row.cancel_asked else words
 
 

@@ -38,8 +38,8 @@ def begin(
     """A live workflow with its first fact, and what makes it go on: a start message, or a row."""
     begins_at = state.now + (wait or timedelta())
     state.workflows[workflow_id] = {
-        "id": workflow_id, "type": definition.name, "key": key, "single": single, "status": "running", "lease": 1,
-        "lease_seq": 1, "input": ANY, "result": None, "failure": None, "parent_id": None,
+        "id": workflow_id, "type": definition.name, "key": key, "single": single, "status": "running", "run": 1,
+        "run_seq": 1, "input": ANY, "result": None, "failure": None, "parent_id": None,
         "queue": definition.queue, "priority": 0, "custom_status": "", "last_seq": 1, "wake_at": None, "timers": [],
         "history_bytes": True, "error_class": True, "blocked_reason": "", "blocked_version": "", "poison_turns": 0,
         "deadline_at": None if timeout is None else begins_at + timeout, "created_at": state.now, "closed_at": None,
@@ -50,7 +50,7 @@ def begin(
     }  # fmt: skip
     if single:
         state.expect_new(
-            "rows", workflow_id=workflow_id, lease=1, ordinal=1, activity=definition.name, input=ANY,
+            "rows", workflow_id=workflow_id, run=1, ordinal=1, activity=definition.name, input=ANY,
             options=_options(definition), namespace="", queue=definition.queue, node=None, status="pending",
             paused=False, suspect=False, priority=0, visible_after=begins_at, created_at=state.now, claimed_at=None,
             deliveries=0, delivery_failures=0, delivery_budget=settings.delivery_attempts, attempts=0,

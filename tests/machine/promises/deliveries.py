@@ -78,8 +78,8 @@ def claim(state: State, rows: Sequence[Row], claims: Sequence[Claim], *, worker:
             "single": single,
             **copied,
         }
-        told = (taken.workflow_id, taken.lease, taken.ordinal, taken.activity, taken.payload, taken.options)
-        assert told == tuple(row[n] for n in ("workflow_id", "lease", "ordinal", "activity", "input", "options"))
+        told = (taken.workflow_id, taken.run, taken.ordinal, taken.activity, taken.payload, taken.options)
+        assert told == tuple(row[n] for n in ("workflow_id", "run", "ordinal", "activity", "input", "options"))
         told_counts = (taken.delivery, taken.single, taken.suspect, taken.worker, taken.last_heartbeat)
         assert told_counts == (row["deliveries"], single, row["suspect"], worker, row["last_heartbeat"])
         assert {name: getattr(taken, name) for name in copied} == copied
@@ -150,7 +150,7 @@ def _acknowledge(state: State, ending: Ending) -> AckOutcome:
             _returned(state, row, delay, last_heartbeat=beat, **counts)
         case Failed() if held:
             row.update(
-                status="failed", dead_lettered_at=state.now, cause=Cause.RETRIES_EXHAUSTED.value, suspect=False,
+                status="dead", dead_lettered_at=state.now, cause=Cause.RETRIES_EXHAUSTED.value, suspect=False,
                 attempts=row["attempts"] + 1, last_heartbeat=beat,
             )  # fmt: skip
         case Failed():
@@ -223,7 +223,7 @@ def bury(state: State, row: Row, cause: Cause, beat: str | None) -> None:
     """A dead letter: told to its workflow under *deliver*, and the marker says so in the same transaction."""
     told = row["options"].get("on_dead_letter") == "deliver"
     row.update(
-        status="failed", dead_lettered_at=state.now, cause=cause.value, suspect=False, last_heartbeat=beat,
+        status="dead", dead_lettered_at=state.now, cause=cause.value, suspect=False, last_heartbeat=beat,
         delivery_failures=row["delivery_failures"] + 1, failure_delivered=row["failure_delivered"] or told,
     )  # fmt: skip
     if told and state.workflows[row["workflow_id"]]["single"]:

@@ -1,4 +1,4 @@
-"""Promises that several verbs share: facts are appended, closing a lease settles everything in it."""
+"""Promises that several verbs share: facts are appended, closing a run settles everything in it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def tell(state: State, workflow_id: uuid.UUID, kind: str, payload: Any, **more: 
     """One more message, due now."""
     message = {
         "workflow_id": workflow_id,
-        "lease": state.workflows[workflow_id]["lease"],
+        "run": state.workflows[workflow_id]["run"],
         "kind": kind,
         "ordinal": None,
         "payload": payload,
@@ -65,11 +65,11 @@ def close(
     result: str | None = None,
     failure: Any = None,
 ) -> None:
-    """The lease of the history closes: one last fact, the status, open rows and dead letters cancelled, deliveries
+    """The run closes: one last fact, the status, open rows and dead letters cancelled, deliveries
     gone. What callers had said and nobody has read is listed in the closing event, and stays parked; other messages go.
     """
     for row in state.rows_of(workflow_id):
-        if row["status"] in ("pending", "claimed", "failed"):
+        if row["status"] in ("pending", "claimed", "dead"):
             row.update(status="cancelled", suspect=False)
             state.items.pop(row["id"], None)
     unread = []
@@ -99,8 +99,8 @@ def close(
 
 
 def outcomes(state: State, workflow_id: uuid.UUID, ordinal: int) -> list[Row]:
-    """The terminal outcomes of an activity that the current lease of the history holds."""
-    since = state.workflows[workflow_id]["lease_seq"]
+    """The terminal outcomes of an activity that the current run holds."""
+    since = state.workflows[workflow_id]["run_seq"]
     return [
         event
         for event in state.events_of(workflow_id)

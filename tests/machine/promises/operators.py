@@ -42,7 +42,7 @@ def pause(state: State, workflow_id: uuid.UUID, reason: str) -> Any:
 
 def _mark(state: State, workflow_id: uuid.UUID, *, paused: bool) -> None:
     for row in state.rows_of(workflow_id):
-        if row["status"] in ("pending", "claimed", "failed"):
+        if row["status"] in ("pending", "claimed", "dead"):
             row["paused"] = paused
 
 
@@ -131,7 +131,7 @@ def redrive_verdict(state: State, workflow_id: uuid.UUID, ordinal: int, *, force
     row = state.row_of(workflow_id, ordinal)
     if row is None:
         return "row_not_found"
-    if row["status"] != "failed":
+    if row["status"] != "dead":
         return "not_dead_lettered"
     if row["failure_delivered"] and not forced:
         return "already_judged"

@@ -205,14 +205,14 @@ def _judge_rows(before: State, after: State, workflow_id: uuid.UUID, fresh: list
     for key, row in old.items():
         expected = dict(row)
         out = before.items.get(key)
-        if row["status"] in ("pending", "claimed", "failed") and closing:
+        if row["status"] in ("pending", "claimed", "dead") and closing:
             expected.update(status="cancelled", suspect=False)
-            if row["status"] == "failed" and row["ordinal"] in given_up:
+            if row["status"] == "dead" and row["ordinal"] in given_up:
                 expected["failure_delivered"] = True
             out = None
         elif row["ordinal"] in given_up and row["status"] == "pending":
             expected.update(status="cancelled", suspect=False)
-        elif row["ordinal"] in given_up and row["status"] == "failed":
+        elif row["ordinal"] in given_up and row["status"] == "dead":
             expected["failure_delivered"] = True
         elif row["ordinal"] in given_up and out is not None:
             out = {**out, "cancel_requested_at": out["cancel_requested_at"] or before.now}
@@ -225,7 +225,7 @@ def _judge_staged(after: State, row: Row, event: Row) -> None:
     assert event["data"]["activity"] == row["activity"]
     assert definition.retry is not None
     fixed = {
-        "lease": after.workflows[row["workflow_id"]]["lease"], "paused": False, "suspect": False, "attempts": 0,
+        "run": after.workflows[row["workflow_id"]]["run"], "paused": False, "suspect": False, "attempts": 0,
         "deliveries": 0, "delivery_failures": 0, "redrive_count": 0, "failure_delivered": False, "cause": "",
         "claimed_at": None, "dead_lettered_at": None, "discarded_at": None, "visible_after": after.now,
         "created_at": after.now, "queue": definition.queue, "delivery_budget": settings.delivery_attempts,
