@@ -221,7 +221,7 @@ def one_pass(skipped: int) -> tuple[list[float], list[float]]:
     for _ in range(CLAIMS):
         run(
             "UPDATE durable_outboxrow SET status = 'done' WHERE id IN (SELECT id FROM durable_outboxrow "
-            "WHERE status = 'pending' AND NOT paused AND NOT suspect "
+            "WHERE status = 'pending' AND NOT paused AND NOT suspect AND NOT waiting "
             f"ORDER BY priority DESC, visible_after, id LIMIT {skipped})"
         )
         once(first)

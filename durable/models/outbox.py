@@ -31,8 +31,8 @@ class OutboxQuerySet(models.QuerySet["OutboxRow"]):
     """Named filters over outbox rows."""
 
     def claimable(self) -> OutboxQuerySet:
-        """Pending rows that no pause holds back. Due or not."""
-        return self.filter(status=Known(OutboxStatus.PENDING), paused=False)
+        """Pending rows that neither a pause nor their lane holds back. Due or not."""
+        return self.filter(status=Known(OutboxStatus.PENDING), paused=False, waiting=False)
 
     def open(self) -> OutboxQuerySet:
         """Rows that are still to be dispatched, or out with a worker."""
@@ -91,6 +91,8 @@ class OutboxRow(models.Model):
     namespace = models.CharField(max_length=100, default="", blank=True)
     queue = models.CharField(max_length=100, default="default")
     node = models.CharField(max_length=100, null=True, blank=True)
+    lane = models.CharField(max_length=200, null=True, blank=True)  # after issue 13: limits and order per key
+    waiting = MarkField(db_default=False)  # after issue 13: for its lane to admit it; claims pass it by
     status = models.CharField(max_length=9, choices=[(s.value, s.value) for s in OutboxStatus])
     paused = MarkField(default=False)
     suspect = MarkField(default=False)
@@ -133,7 +135,7 @@ class OutboxRow(models.Model):
                 F("priority").desc(),
                 "visible_after",
                 "id",
-                condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=False),
+                condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=False, waiting=False),
                 name="durable_outbox_claim",
             ),
             models.Index(
@@ -141,19 +143,24 @@ class OutboxRow(models.Model):
                 F("priority").desc(),
                 "visible_after",
                 "id",
-                condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=False),
+                condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=False, waiting=False),
                 name="durable_outbox_claim_queue",
             ),
             models.Index(
                 "visible_after",
                 "id",
-                condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=True),
+                condition=Q(status=OutboxStatus.PENDING.value, paused=False, suspect=True, waiting=False),
                 name="durable_outbox_suspects",
             ),
             models.Index(
                 fields=["workflow"],
                 condition=Q(status=OutboxStatus.PENDING.value, paused=True),
                 name="durable_outbox_paused",
+            ),
+            models.Index(
+                fields=["lane", "visible_after", "id"],
+                condition=Q(status=OutboxStatus.PENDING.value, waiting=True),
+                name="durable_outbox_waiting",
             ),
             models.Index(
                 fields=["claimed_at", "id"],

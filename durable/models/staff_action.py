@@ -49,12 +49,12 @@ class StaffAction(models.Model):
         verbose_name_plural = "staff actions"
         default_permissions = ("view",)
         indexes = [
-            models.Index(fields=["outbox_row", "-at"], name="durable_redrive_of_row"),
-            models.Index(fields=["-at", "-id"], name="durable_redrive_at"),
+            models.Index(fields=["outbox_row", "-at"], name="durable_staffaction_row"),
+            models.Index(fields=["-at", "-id"], name="durable_staffaction_at"),
             models.Index(fields=["verb", "-at", "-id"], name="durable_staffaction_verb"),
             models.Index(fields=["workflow", "-at"], name="durable_staffaction_workflow"),
             models.Index(
-                fields=["request"], condition=models.Q(request__isnull=False), name="durable_redrive_of_request"
+                fields=["request"], condition=models.Q(request__isnull=False), name="durable_staffaction_request"
             ),
         ]
 

@@ -61,15 +61,24 @@ class Workflow(models.Model):
     status = models.CharField(max_length=10, choices=[(s.value, s.value.replace("_", " ")) for s in WorkflowStatus])
     run = models.PositiveIntegerField(default=1)
     run_seq = models.PositiveIntegerField(default=1)
+    history_seq = models.PositiveIntegerField(db_default=1)  # issue 11: of the last *workflow started*
     input = models.TextField()
     result = models.TextField(null=True)
     failure = JsonTextField(null=True)
     error_class = models.CharField(max_length=200, default="", db_default="", blank=True)
     error_group = models.CharField(max_length=16, default="", db_default="", blank=True)
     parent = models.ForeignKey("self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
+    parent_run = models.PositiveIntegerField(null=True)  # issue 11: the call of the parent that began this child
+    parent_ordinal = models.PositiveIntegerField(null=True)  # issue 11: as above
+    parent_close = models.CharField(max_length=10, db_default="", blank=True)  # issue 11: what its parent's end does
+    children = models.PositiveIntegerField(db_default=0)  # issue 11: how many it has started; 0 looks for none
+    patches = JsonTextField(null=True)  # issue 11: what `patched` has returned in this run, by id
     queue = models.CharField(max_length=100, default="default")
     priority = models.SmallIntegerField(default=0)
     custom_status = models.CharField(max_length=1000, default="", blank=True)
+    progress = models.FloatField(null=True)  # issue 11: `set_status(progress=)`
+    status_data = JsonTextField(null=True)  # issue 11: `set_status(data=)`
+    waits_for = JsonTextField(null=True)  # issues 11 and 12: names of awaited signals, number of awaited activities
     last_seq = models.PositiveIntegerField(default=1)
     history_bytes = models.BigIntegerField(db_default=0)  # of the current run's events; 0: not counted yet
     wake_at = MomentField(null=True)
@@ -80,6 +89,7 @@ class Workflow(models.Model):
     deadline_at = MomentField(null=True)
     created_at = MomentField()
     closed_at = MomentField(null=True)
+    terminated = models.BooleanField(db_default=False)  # issue 12: cancelled by staff, and not by its code
 
     objects = WorkflowQuerySet.as_manager()
 
@@ -121,6 +131,12 @@ class Workflow(models.Model):
             models.Index(fields=["id"], condition=~Q(blocked_reason=""), name="durable_workflow_blocked"),
             models.Index(
                 fields=["closed_at"], condition=Q(status__in=UNHAPPY_STATUSES), name="durable_workflow_failed"
+            ),
+            models.Index(  # issue 13: retention
+                fields=["closed_at", "id"], condition=Q(closed_at__isnull=False), name="durable_workflow_closed"
+            ),
+            models.Index(  # issue 11: a parent's children
+                fields=["parent"], condition=Q(parent__isnull=False), name="durable_workflow_children"
             ),
         ]
 

@@ -59,7 +59,8 @@ def _due(
     now, params = clock.now_sql(connection)
     order = "visible_after, id" if suspects else "priority DESC, visible_after, id"
     # The terms of the partial indexes, word for word: SQLite recognises nothing else.
-    condition = f"visible_after <= {now} AND status = 'pending' AND NOT paused AND {'' if suspects else 'NOT '}suspect"
+    which = "suspect" if suspects else "NOT suspect"
+    condition = f"visible_after <= {now} AND status = 'pending' AND NOT paused AND {which} AND NOT waiting"
     rest = f"FROM durable_outboxrow WHERE {condition}{{queued}} ORDER BY {order} LIMIT {int(limit)}{ending}"
     columns = f"id, {sql.bounding(connection)}"
     if queues is None:

@@ -98,7 +98,7 @@ def rows(connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, lim
     """Rows that could be claimed now, earliest first. No locks."""
     now, params = clock.now_sql(connection)
     mine, more = ("true", []) if queues is None else sql.among(connection, "queue", queues)
-    due = f"status = 'pending' AND NOT paused AND visible_after <= {now} AND {mine}"
+    due = f"status = 'pending' AND NOT paused AND NOT waiting AND visible_after <= {now} AND {mine}"
     found = sql.fetch(
         connection,
         f"SELECT id FROM durable_outboxrow WHERE {due} ORDER BY visible_after, id LIMIT {int(limit)}",

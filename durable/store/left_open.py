@@ -42,9 +42,10 @@ def open_among(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID
 _OPEN = " UNION ALL ".join(
     f"SELECT workflow_id FROM durable_outboxrow WHERE {condition}"
     for condition in (
-        "status = 'pending' AND NOT paused AND NOT suspect",
-        "status = 'pending' AND NOT paused AND suspect",
+        "status = 'pending' AND NOT paused AND NOT suspect AND NOT waiting",
+        "status = 'pending' AND NOT paused AND suspect AND NOT waiting",
         "status = 'pending' AND paused",
+        "status = 'pending' AND waiting",
         "status = 'claimed'",
         "status = 'dead'",
     )

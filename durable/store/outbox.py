@@ -380,7 +380,7 @@ def count_suspects_due(connection: BaseDatabaseWrapper, queues: tuple[str, ...] 
     rows = sql.fetch(
         connection,
         "SELECT count(*) FROM (SELECT 1 FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND suspect "
-        f"AND visible_after <= {now} AND {mine} LIMIT 100) AS due",
+        f"AND NOT waiting AND visible_after <= {now} AND {mine} LIMIT 100) AS due",
         [*params, *mine_params],
     )
     count: int = rows[0][0]

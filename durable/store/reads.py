@@ -245,7 +245,8 @@ def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None) -> l
     owned, owned_params = ("true", []) if queues is None else sql.among(connection, "w.queue", queues)
     join = "" if queues is None else " JOIN durable_workflow w ON w.id = m.workflow_id"
     rows_due = (
-        "SELECT visible_after FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND {which} AND {mine}"
+        "SELECT visible_after FROM durable_outboxrow "
+        "WHERE status = 'pending' AND NOT paused AND {which} AND NOT waiting AND {mine}"
     )
     statements = [
         (f"{rows_due.format(which='NOT suspect', mine=condition)} ORDER BY visible_after LIMIT 1", params),
@@ -293,7 +294,7 @@ def due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
     rows = sql.fetch(
         connection,
         f"SELECT queue, count(*), {sql.moment(connection, 'min(visible_after)')} FROM ("
-        "SELECT queue, visible_after FROM durable_outboxrow WHERE status = 'pending' AND NOT paused "
+        "SELECT queue, visible_after FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND NOT waiting "
         f"AND visible_after <= {now} LIMIT {COUNT_CAP}) AS due GROUP BY queue ORDER BY queue",
         params,
     )

@@ -16,7 +16,7 @@ from durable.outcomes import Claim
 
 LOOK = """
 EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT id FROM durable_outboxrow
-WHERE visible_after <= statement_timestamp() AND status = 'pending' AND NOT paused AND NOT suspect
+WHERE visible_after <= statement_timestamp() AND status = 'pending' AND NOT paused AND NOT suspect AND NOT waiting
 ORDER BY priority DESC, visible_after, id LIMIT 100
 """
 

@@ -93,7 +93,7 @@ def look() -> Sight:
 _MOMENTS = """
 SELECT (SELECT min(wake_at) FROM durable_workflow WHERE wake_at IS NOT NULL AND status = 'running'),
     (SELECT min(visible_at) FROM durable_message WHERE NOT parked),
-    (SELECT min(visible_after) FROM durable_outboxrow WHERE status = 'pending' AND NOT paused),
+    (SELECT min(visible_after) FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND NOT waiting),
     (SELECT min(locked_until) FROM durable_workitem)
 """
 

@@ -14,6 +14,12 @@ from durable.outcomes import CancelAnswer, CancelOutcome, WorkflowStatus
 from tests.machine.promises.history import close, tell
 from tests.machine.state import State
 
+FILLED_LATER = {
+    "history_seq": 1, "parent_run": None, "parent_ordinal": None, "parent_close": "", "children": 0, "patches": None,
+    "progress": None, "status_data": None, "waits_for": None, "terminated": False,
+}  # fmt: skip
+"""Columns of workflows that no verb writes yet."""
+
 
 def holder(state: State, type: str, key: str | None) -> uuid.UUID | None:
     """The live workflow of a type that holds a key."""
@@ -43,6 +49,7 @@ def begin(
         "queue": definition.queue, "priority": 0, "custom_status": "", "last_seq": 1, "wake_at": None, "timers": [],
         "history_bytes": True, "error_class": True, "blocked_reason": "", "blocked_version": "", "poison_turns": 0,
         "deadline_at": None if timeout is None else begins_at + timeout, "created_at": state.now, "closed_at": None,
+        **FILLED_LATER,
     }  # fmt: skip
     state.events[workflow_id, 1] = {
         "workflow_id": workflow_id, "seq": 1, "type": "workflow_started", "ordinal": None, "data": ANY,
@@ -56,6 +63,7 @@ def begin(
             deliveries=0, delivery_failures=0, delivery_budget=settings.delivery_attempts, attempts=0,
             attempt_budget=definition.retry.max_attempts, last_heartbeat=None, failure_delivered=False, cause="",
             dead_lettered_at=None, redrive_count=0, discarded_at=None, error_class=True,
+            lane=None, waiting=False,
         )  # fmt: skip
     else:
         tell(state, workflow_id, "start", "", visible_at=begins_at)

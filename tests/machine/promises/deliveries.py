@@ -73,6 +73,8 @@ def claim(state: State, rows: Sequence[Row], claims: Sequence[Claim], *, worker:
             "lock_token": taken.token,
             "locked_until": state.now + lease_for,
             "worker": worker,
+            "queue": "",
+            "begun_at": None,
             "cancel_requested_at": None,
             "heartbeat": None,
             "single": single,

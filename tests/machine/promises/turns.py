@@ -229,6 +229,6 @@ def _judge_staged(after: State, row: Row, event: Row) -> None:
         "deliveries": 0, "delivery_failures": 0, "redrive_count": 0, "failure_delivered": False, "cause": "",
         "claimed_at": None, "dead_lettered_at": None, "discarded_at": None, "visible_after": after.now,
         "created_at": after.now, "queue": definition.queue, "delivery_budget": settings.delivery_attempts,
-        "attempt_budget": definition.retry.max_attempts, "error_class": True,
+        "attempt_budget": definition.retry.max_attempts, "error_class": True, "lane": None, "waiting": False,
     }  # fmt: skip
     assert {name: row[name] for name in fixed} == fixed
