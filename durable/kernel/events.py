@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
@@ -122,10 +122,20 @@ class MessageKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One fact of a history. `seq` counts from 1 without gaps; `ordinal` is set for activity events only."""
+    """One fact of a history. `seq` counts from 1 without gaps; `ordinal` is set for activity events only.
+
+    `recorded_at` is cut to whole milliseconds here: it is the workflow's time in every replay, and has to survive
+    whatever keeps no more of a moment, as Django's JSON does. Starts, which write without an `Event`, cut in their
+    statement.
+    """
 
     seq: int
     type: EventType
     data: Mapping[str, Any] = field(repr=False)
     recorded_at: datetime
     ordinal: int | None = None
+
+    def __post_init__(self) -> None:
+        beyond = self.recorded_at.microsecond % 1_000
+        if beyond:
+            object.__setattr__(self, "recorded_at", self.recorded_at - timedelta(microseconds=beyond))

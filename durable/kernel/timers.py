@@ -1,4 +1,6 @@
-"""Timers of a workflow: moments counted in whole microseconds from the start of the run.
+"""Timers of a workflow: moments counted in microseconds from the start of the run, due at whole milliseconds.
+
+Recorded moments are whole milliseconds: a timer that was due between two of them would be recorded before its time.
 
 A timer that is still pending when its activation is idle is durable: the workflow is woken for it. Its identity is the
 `seq` of the input event of that activation, and its place (from 1) among those that were born there and survived. One
@@ -19,6 +21,7 @@ from typing import Any
 TimerId = tuple[int, int]
 
 MICROSECOND = timedelta(microseconds=1)
+MILLISECOND = 1_000
 FORGIVEN = 1 / 64
 """Parts of a microsecond that rounding up forgives: `loop.time() + 0.07` is a float and lies a little off."""
 
@@ -89,7 +92,7 @@ class Timers:
         return (span.days * 86_400 + span.seconds) * 1_000_000 + span.microseconds
 
     def deadline(self, now: int, span: timedelta | float) -> int:
-        """The due time of something that starts now: rounded up to a microsecond; `NEVER` for an infinite span.
+        """The due time of something that starts now: rounded up to a millisecond; `NEVER` for an infinite span.
 
         Raises `ValueError` for NaN and `OverflowError` for a moment that no calendar holds.
         """
@@ -172,6 +175,7 @@ class Timers:
             heapify(self._heap)
 
     def _checked(self, due: int) -> int:
+        due = -(-due // MILLISECOND) * MILLISECOND
         try:
             self._started_at + due * MICROSECOND
         except OverflowError:

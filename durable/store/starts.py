@@ -88,7 +88,8 @@ WITH input AS MATERIALIZED (
     RETURNING id
 ), event AS (
     INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
-    SELECT id, 1, 'workflow_started', NULL, started, begins_at FROM workflow JOIN input USING (id)
+    SELECT id, 1, 'workflow_started', NULL, started, date_trunc('milliseconds', begins_at)
+    FROM workflow JOIN input USING (id)
 ), {{work}}
 SELECT id FROM workflow
 """
@@ -116,7 +117,7 @@ WITH workflow AS (
     RETURNING id
 ), event AS (
     INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
-    SELECT id, 1, 'workflow_started', NULL, %(started)s, {{begins_at}} FROM workflow
+    SELECT id, 1, 'workflow_started', NULL, %(started)s, date_trunc('milliseconds', {{begins_at}}) FROM workflow
 ), {{work}}
 SELECT id FROM workflow
 """
@@ -143,7 +144,7 @@ RETURNING id
 """
 _SQLITE_EVENT = """
 INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
-SELECT id, 1, 'workflow_started', NULL, started, coalesce(start_at, %s) FROM {given}
+SELECT id, 1, 'workflow_started', NULL, started, substr(coalesce(start_at, %s), 1, 23) || '000' FROM {given}
 """
 _SQLITE_MESSAGE = """
 INSERT INTO durable_message (workflow_id, run, kind, ordinal, payload, visible_at, created_at, parked)
@@ -165,7 +166,7 @@ ON CONFLICT DO NOTHING
 """
 _SQLITE_ONE_EVENT = """
 INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
-VALUES (%(id)s, 1, 'workflow_started', NULL, %(started)s, %(start_at)s)
+VALUES (%(id)s, 1, 'workflow_started', NULL, %(started)s, substr(%(start_at)s, 1, 23) || '000')
 """
 _SQLITE_ONE_MESSAGE = """
 INSERT INTO durable_message (workflow_id, run, kind, ordinal, payload, visible_at, created_at, parked)

@@ -191,17 +191,17 @@ def test_overflowing_timedelta_is_refused_at_the_call() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "microseconds"),
-    [(0.07, 70_000), (0.1, 100_000), (1e-7, 1), (1e-12, 1), (1.0000001, 1_000_001), (86_400, 86_400_000_000)],
+    ("seconds", "milliseconds"),
+    [(0.07, 70), (0.1, 100), (1e-7, 1), (1e-12, 1), (0.0011, 2), (1.0000001, 1_001), (86_400, 86_400_000)],
 )
-def test_deadlines_are_rounded_up_to_microseconds(seconds: float, microseconds: int) -> None:
+def test_deadlines_are_rounded_up_to_milliseconds(seconds: float, milliseconds: int) -> None:
     async def flow() -> None:
         await durable.sleep(seconds)
 
     execution = replayed(flow, [Event(1, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH)])
     timer = execution.next_timer()
     assert timer is not None
-    assert timer.due - EPOCH == timedelta(microseconds=microseconds)
+    assert timer.due - EPOCH == timedelta(milliseconds=milliseconds)
     assert timer.created == EPOCH
     execution.close()
 
