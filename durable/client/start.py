@@ -20,7 +20,14 @@ from durable.flow import enqueue as enqueueing
 from durable.flow import start as starting
 from durable.kernel.codec import encode_arguments
 from durable.kernel.definitions import ActivityDefinition, Definition, WorkflowDefinition
-from durable.kernel.options import ENQUEUE_NAMES, START_NAMES, ActivityOptions, StartOptions, check_key
+from durable.kernel.options import (
+    ENQUEUE_NAMES,
+    RESERVED_NAMES,
+    START_NAMES,
+    ActivityOptions,
+    StartOptions,
+    check_key,
+)
 from durable.outcomes import KeyHeld, Started
 
 R = TypeVar("R")
@@ -34,6 +41,8 @@ def start(
     """Begin a workflow. See `WorkflowDefinition.start`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.start(...)", f"{shown}.astart(...)")
+    for name in RESERVED_NAMES & kwargs.keys():
+        raise OptionInvalid(name, kwargs[name], "a keyword that start(...) will have in a later release")
     own, options = _divided(kwargs, options, START_NAMES)
     workflow_id = ids.new()
     payload = _payload(definition, args, own, kwargs, workflow_id)

@@ -10,6 +10,7 @@ from typing import Any
 from durable.errors import ConfigurationError, DurableError, OptionInvalid
 from durable.kernel.limits import MAX_NAME_LENGTH, MAX_QUEUE_LENGTH
 from durable.kernel.options import (
+    RESERVED_NAMES,
     START_NAMES,
     ActivityOptions,
     check_choice,
@@ -17,6 +18,8 @@ from durable.kernel.options import (
     check_span,
     check_text,
 )
+
+_BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def chosen(kind: str, fn: Any, options: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
@@ -53,6 +56,12 @@ def check_workflow(fn: Any, options: dict[str, Any]) -> None:
             raise ConfigurationError(
                 f"@workflow of {_place(fn)}: the keyword {parameter.name!r} belongs to the engine in start(...), so a "
                 "keyword-only parameter of that name could never be given. Rename it."
+            )
+        if parameter.name in RESERVED_NAMES and parameter.kind in _BY_KEYWORD:
+            raise ConfigurationError(
+                f"@workflow of {_place(fn)}: the keyword {parameter.name!r} is reserved for start(...) itself, which "
+                "will have it in a later release. Rename the parameter, or make it positional-only: "
+                f"({parameter.name}, /)."
             )
 
 

@@ -85,6 +85,10 @@ class ActivityOptions:
 START_NAMES = frozenset(field.name for field in fields(StartOptions))
 ENQUEUE_NAMES = frozenset(field.name for field in fields(ActivityOptions))
 """Keywords of `start` and `enqueue` that belong to the engine."""
+RESERVED_NAMES = frozenset({"signal", "once", "ask", "request"})
+"""Keywords that `start` will have in a later release: no workflow may have a parameter of that name until then, or its
+callers would find that the keyword has another meaning one day.
+"""
 
 
 def stored_retry(data: Mapping[str, Any]) -> Retry | None:

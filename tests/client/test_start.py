@@ -187,6 +187,8 @@ REFUSED: list[tuple[Any, type[Exception], str]] = [
     (lambda: charge.enqueue(1, start_at=datetime.max.replace(tzinfo=WEST)), OptionInvalid, "before the year"),
     (lambda: charge.enqueue(1, start_to_close=timedelta.max), OptionInvalid, "365,000 days at most"),
     (lambda: checkout.start(1, on_conflict="replace"), OptionInvalid, "'refuse' or 'existing'"),
+    (lambda: checkout.start(1, signal=("go", 1)), OptionInvalid, "in a later release"),
+    (lambda: checkout.options(key="a").start(1, once=True), OptionInvalid, "in a later release"),  # type: ignore[call-arg]
     (lambda: charge.enqueue(1, retry=5), OptionInvalid, "durable.Retry"),
     (
         lambda: checkout.start_many([(1,), 2]),  # type: ignore[list-item]

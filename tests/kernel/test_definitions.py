@@ -175,3 +175,16 @@ def test_a_keyword_only_parameter_that_the_engine_owns_is_refused_on_a_workflow(
 
     with pytest.raises(ConfigurationError, match="'key' belongs to the engine"):
         workflow(checkout)
+
+
+@pytest.mark.parametrize("name", ["signal", "once", "ask", "request"])
+def test_a_parameter_whose_name_start_will_take_is_refused_unless_it_goes_by_position_only(name):
+    made: dict[str, Any] = {}
+    forms = (f"plain({name})", f"keyword(*, {name}=None)", f"position({name}, /)")
+    exec("\n".join(f"async def {form}: ..." for form in forms), made)  # the names are parameters
+    for refused in (made["plain"], made["keyword"]):
+        with pytest.raises(ConfigurationError) as caught:
+            workflow(refused)
+        assert f"{name!r} is reserved for start(...)" in str(caught.value)
+        assert f"Rename the parameter, or make it positional-only: ({name}, /)." in str(caught.value)
+    assert workflow(made["position"]).signature.parameters.keys() == {name}
