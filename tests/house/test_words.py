@@ -1,0 +1,132 @@
+"""One word for one thing: where a word may stand that had two meanings once."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+LEASE = re.compile(r"(?i)(?<!re)(?<!p)leas(?:e|ing)")
+OF_A_HISTORY = re.compile(r"(?i)\blease_seq\b|leases? of (?:the|a|this|each) histor|current lease\b|workflow:lease")
+MAY_SAY_LEASE = {
+    ".": "CHANGELOG.md README.md",
+    ".ci": "big_queues.py big_tables.py",
+    "docs": (
+        "activities.md architecture.md checks.md dead-letters.md glossary.md guarantees.md lifecycle.md "
+        "logs-and-signals.md operations.md settings.md testing.md threat-model.md"
+    ),
+    "docs/adr": (
+        "002-a-batch-has-one-token.md 011-the-demo-runs-real-processes.md "
+        "013-what-another-has-in-memory-is-left-to-it.md 016-a-lock-that-is-held-is-no-failed-try.md "
+        "017-on-sqlite-code-runs-before-the-lock.md"
+    ),
+    "docs/internals": "faults.md specification.md transactions.md",
+    "durable": "clock.py conf.py",
+    "durable/admin": "triage.py wording.py work_items.py workers.py workflow_page.py",
+    "durable/databases": "sqlite.py",
+    "durable/flow": "beat.py claim.py look.py reconcile.py renew.py",
+    "durable/flow/steps": "taking.py",
+    "durable/kernel": "activity_context.py",
+    "durable/migrations": "0001_initial.py",
+    "durable/outcomes": "states.py",
+    "durable/store": "claims.py reads.py staging.py work_items.py",
+    "durable/testing": "inline.py running.py",
+    "durable/worker": (
+        "acks.py aside.py async_pool.py burst.py claims.py delivery.py hostclock.py housekeeping.py hurry.py "
+        "leases.py signals.py stopping.py worker.py"
+    ),
+    "project": "settings.py settings_production.py",
+    "tests": "test_checks.py test_conf.py",
+    "tests/admin": "test_dead_letter_list.py test_redriving.py",
+    "tests/browser": "test_dead_letters.py",
+    "tests/chaos": (
+        "test_cancels.py test_frozen_worker.py test_network.py test_random_kills.py test_reload.py "
+        "test_server_away.py test_server_habits.py test_sessions.py test_supervised.py"
+    ),
+    "tests/crashpoints": "cases.py shift.py sight.py stage.py story.py",
+    "tests/flow": (
+        "driver.py scenarios.py state.py test_acknowledge.py test_cancel.py test_choosing.py test_claim.py "
+        "test_passed_over.py test_plans.py test_reconcile.py test_release.py test_renew.py test_start.py "
+        "test_taking.py test_taking_in_doubt.py test_time.py"
+    ),
+    "tests/host": "settings.py",
+    "tests/machine": "conftest.py stage.py working.py",
+    "tests/machine/promises": "deliveries.py",
+    "tests/management": "test_dead_letters_many.py test_durable.py",
+    "tests/operations": "test_dead_letters.py test_redrive_many.py test_redrive_races.py",
+    "tests/testing": "test_faults.py test_replay.py",
+    "tests/themes": "driven.py",
+    "tests/worker": (
+        "launching.py plant_settings.py test_acks_and_locks.py test_acks_and_rows.py test_acks_in_doubt.py "
+        "test_burst_and_locks.py test_claims.py test_claims_beside_locks.py test_heard_processes.py "
+        "test_late_claims.py test_machine_limits.py test_machine_signals.py test_parts.py test_processes.py "
+        "test_reservations.py test_survival.py test_threads.py test_transactional.py"
+    ),
+}
+"""By folder, the files that speak of the time for which a worker holds a work item. The numbered span of a history is a
+*run*. Put a new file here if it speaks of the former.
+"""
+SPANS = {"durable/conf.py", "tests/test_conf.py", "tests/worker/test_machine_limits.py"}
+"""Where `lease` by itself is a name of the code: a span of time."""
+
+
+def tracked() -> list[Path]:
+    """The files of the repository that are text; skips where there is none, as in an unpacked archive."""
+    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("This is no checkout.")
+    paths = [ROOT / name for name in listed.stdout.splitlines()]
+    return [path for path in paths if path.is_file() and path != Path(__file__).resolve()]
+
+
+def text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
+
+
+def test_lease_is_said_of_work_items_only() -> None:
+    said = {path.relative_to(ROOT).as_posix(): text(path) for path in tracked()}
+    found = {name for name, words in said.items() if LEASE.search(words)}
+    allowed = {
+        f"{folder}/{name}".removeprefix("./") for folder, names in MAY_SAY_LEASE.items() for name in names.split()
+    }
+    assert found - allowed == set(), "A span of a history is a *run*. If it is a work item's lease, add the file above."
+    assert allowed - found == set(), "These do not say it (any more)."
+    assert [name for name in found if OF_A_HISTORY.search(said[name])] == []
+
+
+def test_no_name_of_the_code_calls_a_run_a_lease() -> None:
+    fields = [
+        f"{model.__name__}.{f.name}"
+        for model in apps.get_app_config("durable").get_models()
+        for f in model._meta.fields
+    ]
+    assert [name for name in fields if LEASE.search(name)] == []
+    found = set()
+    for path in tracked():
+        name = path.relative_to(ROOT).as_posix()
+        if path.suffix == ".py" and name not in SPANS and LEASE.search(text(path)):
+            for node in ast.walk(ast.parse(text(path))):
+                if "lease" in (getattr(node, key, None) for key in ("id", "attr", "arg")):
+                    found.add(f"{name}:{getattr(node, 'lineno', 0)}")
+    assert found == set()
+
+
+def test_both_rules_find_what_they_look_for() -> None:
+    assert LEASE.search("a Lease")
+    assert not LEASE.search("please, release 0.1")
+    for words in (
+        "lease_seq",
+        "the lease of the history",
+        "Leases of a history",
+        "its current lease",
+        "workflow:lease:ordinal",
+    ):
+        assert OF_A_HISTORY.search(words)
