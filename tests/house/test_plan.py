@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def test_the_second_run_leaves_out_what_the_plan_names_and_nothing_else() -> Non
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n0", "-q", "--collect-only", "-p", "no:cacheprovider", "-m", "not once",
          "tests/kernel/test_matching.py", "tests/house/test_wheel.py"],
-        cwd=ROOT, capture_output=True, text=True, timeout=110, check=False,
+        cwd=ROOT, env=os.environ | {"PYTEST_ADDOPTS": ""}, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     collected = {line.partition("::")[2].partition("[")[0] for line in done.stdout.splitlines() if "::" in line}
