@@ -140,7 +140,7 @@ def test_from_the_page_of_one_a_link_leads_to_all_that_failed_by_the_same_kind_o
     blocked = factories.WorkflowFactory(blocked_reason=text, **kind)
     factories.WorkflowFactory(status="failed", closed_at=now, failure=failure, error_group="0123456789abcde0")
     letters = [
-        factories.DeadLetterFactory(workflow=blocked, ordinal=9 + n, status="failed", dead_lettered_at=now, **kind)
+        factories.DeadLetterFactory(workflow=blocked, ordinal=9 + n, status="dead", dead_lettered_at=now, **kind)
         for n in range(2)
     ]
     factories.OutboxRowFactory(workflow=blocked, ordinal=20, status="dead", dead_lettered_at=now)
