@@ -27,6 +27,7 @@ from durable.kernel.options import (
     ActivityOptions,
     StartOptions,
     check_key,
+    resolve,
 )
 from durable.outcomes import KeyHeld, Started
 
@@ -207,24 +208,18 @@ def _new_activity(
     options: ActivityOptions,
     key: str | None,
 ) -> enqueueing.NewActivity:
-    stored = options.as_data()
-    for settled in ("queue", "priority", "on_dead_letter", "on_exhausted"):
-        stored.pop(settled, None)
-    if (options.on_exhausted or definition.on_exhausted) == "hold":
-        stored["on_exhausted"] = "hold"
-    if (options.on_dead_letter or definition.on_dead_letter or settings.on_dead_letter) == "deliver":
-        stored["on_dead_letter"] = "deliver"
+    terms = resolve(options.as_data(), definition, settings)
     return enqueueing.new_activity(
         id=workflow_id,
         activity=definition.name,
         payload=payload,
         key=_checked_key(key),
-        queue=options.queue or definition.queue,
-        priority=options.priority or 0,
+        queue=terms.queue,
+        priority=terms.priority or 0,
         start_at=options.start_at,
-        options=stored,
-        attempt_budget=(options.retry or definition.retry or settings.default_retry).max_attempts,
-        delivery_budget=settings.delivery_attempts,
+        options=terms.options,
+        attempt_budget=terms.attempt_budget,
+        delivery_budget=terms.delivery_budget,
     )
 
 

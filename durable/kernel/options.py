@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Any, Literal, Protocol, Self
 from unicodedata import category
 
 from durable.errors import KeyInvalid, OptionInvalid
@@ -91,16 +91,91 @@ callers would find that the keyword has another meaning one day.
 """
 
 
-def stored_retry(data: Mapping[str, Any]) -> Retry | None:
-    """The retry policy that the call chose, from a row's options."""
-    stored = data.get("retry")
-    return None if stored is None else Retry.from_data(stored)
+class Declared(Protocol):
+    """What a definition says of each call."""
+
+    queue: str
+    retry: Retry | None
+    start_to_close: timedelta | None
+    on_dead_letter: OnDeadLetter | None
+    on_exhausted: OnExhausted
 
 
-def stored_start_to_close(data: Mapping[str, Any]) -> timedelta | None:
-    """The time limit of one attempt that the call chose, from a row's options."""
-    seconds = data.get("start_to_close")
-    return None if seconds is None else timedelta(seconds=seconds)
+class Defaults(Protocol):
+    """What the settings say of all calls."""
+
+    @property
+    def default_retry(self) -> Retry:
+        """The policy of activities that declare none."""
+
+    @property
+    def on_dead_letter(self) -> OnDeadLetter:
+        """What becomes of the workflow when a delivery budget is spent."""
+
+    @property
+    def delivery_attempts(self) -> int:
+        """A full delivery budget."""
+
+
+class _Undeclared:
+    queue: str = "default"
+    retry: Retry | None = None
+    start_to_close: timedelta | None = None
+    on_dead_letter: OnDeadLetter | None = None
+    on_exhausted: OnExhausted = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How an activity is to be run. `priority` is None where the call chose none: then it is that of its workflow.
+
+    `options` is what a new row stores of it. Queue, priority, policies and budgets are settled when the row is staged;
+    of its own retry policy and time limit it stores what the call chose, and an attempt resolves them again.
+    """
+
+    queue: str
+    priority: int | None
+    retry: Retry
+    start_to_close: timedelta | None
+    delivery_budget: int
+    options: Mapping[str, Any]
+
+    @property
+    def attempt_budget(self) -> int:
+        """The application attempts of a full budget."""
+        return self.retry.max_attempts
+
+
+def resolve(chosen: Mapping[str, Any], definition: Declared | None, defaults: Defaults) -> Terms:
+    """What the call chose (as `as_data` stores it), else what the definition declares, else the settings.
+
+    A definition that nobody has registered here (None) declares nothing. Raises what data that cannot be read raises.
+    """
+    declared: Declared = _Undeclared() if definition is None else definition
+    retry, seconds = chosen.get("retry"), chosen.get("start_to_close")
+    stored = {name: chosen[name] for name in ("retry", "start_to_close") if name in chosen}
+    if (chosen.get("on_exhausted") or declared.on_exhausted) == "hold":
+        stored["on_exhausted"] = "hold"
+    if (chosen.get("on_dead_letter") or declared.on_dead_letter or defaults.on_dead_letter) == "deliver":
+        stored["on_dead_letter"] = "deliver"
+    return Terms(
+        queue=chosen.get("queue") or declared.queue,
+        priority=chosen.get("priority"),
+        retry=declared.retry or defaults.default_retry if retry is None else Retry.from_data(retry),
+        start_to_close=declared.start_to_close if seconds is None else timedelta(seconds=seconds),
+        delivery_budget=defaults.delivery_attempts,
+        options=stored,
+    )
+
+
+def holds_when_exhausted(options: Mapping[str, Any]) -> bool:
+    """Whether spent retries of a row with these (stored) options make a dead letter."""
+    return options.get("on_exhausted") == "hold"
+
+
+def delivers_dead_letters(options: Mapping[str, Any]) -> bool:
+    """Whether a spent delivery budget of a row with these (stored) options fails the activity."""
+    return options.get("on_dead_letter") == "deliver"
 
 
 def check_text(what: str, value: Any, limit: int) -> None:

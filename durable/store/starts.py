@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -41,7 +41,7 @@ class NewActivity:
     started: dict[str, Any] = field(repr=False)
     attempt_budget: int
     delivery_budget: int
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
     queue: str = "default"
     priority: int = 0

@@ -28,7 +28,7 @@ from durable.kernel.activity_context import ActivityInfo
 from durable.kernel.codec import Codec, decode_arguments
 from durable.kernel.definitions import ActivityDefinition
 from durable.kernel.failure import describe
-from durable.kernel.options import stored_retry, stored_start_to_close
+from durable.kernel.options import resolve
 from durable.kernel.registry import registry
 from durable.kernel.retry import Retry
 from durable.outcomes import (
@@ -179,8 +179,7 @@ def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | N
             # Read now: met inside the handler, a missing key would fail the activity, and not only its delivery.
             born = birthplace.heartbeat(claim.workflow_id, claim.ordinal)
             codec.unseal(claim.last_heartbeat, path="last_heartbeat", birthplace=born)
-        retry = stored_retry(claim.options) or definition.retry or settings.default_retry
-        start_to_close = stored_start_to_close(claim.options) or definition.start_to_close
+        terms = resolve(claim.options, definition, settings)
     # Decoding runs code of the user's: codecs, dataclasses, enums. Whatever it raises, the input does not decode.
     except BaseException as error:  # noqa: BLE001
         return GiveUp(claim, Cause.UNDECODABLE_INPUT, describe(error), error)
@@ -189,8 +188,8 @@ def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | N
         definition=definition,
         args=args,
         kwargs=kwargs,
-        retry=retry,
-        start_to_close=start_to_close,
+        retry=terms.retry,
+        start_to_close=terms.start_to_close,
         codec=codec,
         rng=rng,
     )

@@ -23,6 +23,7 @@ from durable.flow import cancel, discard, enqueue, pause, redrive, resume, signa
 from durable.flow.steps.faults import Fault, classify
 from durable.kernel import birthplace
 from durable.kernel.codec import encode_call
+from durable.kernel.options import resolve
 from durable.kernel.registry import registry
 from durable.models import OutboxRow
 from durable.outcomes import DeadLetterFilter, KeyHeld, RedriveMode
@@ -316,11 +317,12 @@ def _workflow(key: str, definition: Any, args: tuple[Any, ...], options: dict[st
 
 def _activity(key: str, definition: Any, args: tuple[Any, ...]) -> enqueue.NewActivity:
     workflow_id = ids.new()
+    terms = resolve({}, definition, settings)
     return enqueue.new_activity(
         id=workflow_id,
         activity=definition.name,
         payload=encode_call(definition, args, {}, codec=settings.codec(), workflow_id=workflow_id).payload,
         key=key,
-        attempt_budget=(definition.retry or settings.default_retry).max_attempts,
-        delivery_budget=settings.delivery_attempts,
+        attempt_budget=terms.attempt_budget,
+        delivery_budget=terms.delivery_budget,
     )

@@ -22,7 +22,7 @@ from durable.kernel import context
 from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments, encode_call
 from durable.kernel.definitions import activity
-from durable.kernel.options import ActivityOptions, stored_retry, stored_start_to_close
+from durable.kernel.options import ActivityOptions
 from durable.kernel.retry import Retry
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")
@@ -207,10 +207,6 @@ def test_execute_schedules_the_payload_and_only_the_options_that_were_chosen(cha
     bound = charge.options(queue="slow", priority=-3, retry=policy, start_to_close=timedelta(minutes=2))
     options = scheduled(monkeypatch, bound, 7)["options"]
     assert options == {"queue": "slow", "priority": -3, "retry": policy.as_data(), "start_to_close": 120.0}
-    assert stored_retry(options).as_data() == policy.as_data()  # type: ignore[union-attr]
-    assert stored_start_to_close(options) == timedelta(minutes=2)
-    assert stored_retry({}) is None
-    assert stored_start_to_close({}) is None
 
 
 def test_options_of_enqueue_alone_are_refused_by_execute(charge, monkeypatch):

@@ -13,6 +13,7 @@ from durable.conf import settings as configured
 from durable.kernel import birthplace
 from durable.kernel.codec import encode_arguments
 from durable.kernel.events import EventType
+from durable.kernel.options import resolve
 from durable.kernel.registry import registry
 from durable.outcomes import Started
 from tests.waiting import Gate
@@ -29,14 +30,14 @@ class Plant:
         from durable.conf import settings
         from durable.flow import enqueue
 
-        retry = definition.retry or settings.default_retry
+        terms = resolve({}, definition, settings)
         workflow_id = uuid.uuid4()
         new = enqueue.new_activity(
             id=workflow_id,
             activity=definition.name,
             payload=encode_arguments(definition, args, {}, codec=configured.codec(), workflow_id=workflow_id),
-            attempt_budget=budget or retry.max_attempts,
-            delivery_budget=settings.delivery_attempts,
+            attempt_budget=budget or terms.attempt_budget,
+            delivery_budget=terms.delivery_budget,
             options={"on_dead_letter": settings.on_dead_letter},
             queue=queue,
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from durable.conf import settings
-from durable.errors import NotRegistered, UsageError
-from durable.kernel.options import stored_retry, stored_start_to_close
+from durable.errors import AlreadyRegistered, NotRegistered, UsageError
+from durable.kernel.options import resolve
 from durable.kernel.registry import registry
 
 
@@ -19,19 +19,15 @@ def attempts(activity: str, options: str) -> int:
     else the settings'. Raises `Unreadable`.
     """
     try:
+        definition = registry.activity(activity)
+    except (NotRegistered, AlreadyRegistered):  # nobody here can say what it declares
+        definition = None
+    try:
         data = json.loads(options)
         if not isinstance(data, dict):
             raise Unreadable(f"its options are {type(data).__name__}, not an object")
-        stored_start_to_close(data)
-        chosen = stored_retry(data)
+        return resolve(data, definition, settings).attempt_budget
     except Unreadable:
         raise
     except (UsageError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise Unreadable(f"its options: {type(error).__name__}: {error}"[:200]) from error
-    if chosen is not None:
-        return chosen.max_attempts
-    try:
-        own = registry.activity(activity).retry
-    except NotRegistered:
-        own = None
-    return (own or settings.default_retry).max_attempts

@@ -11,6 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.flow.steps import closing, reporting
 from durable.kernel import wire
 from durable.kernel.events import EventType, MessageKind
+from durable.kernel.options import delivers_dead_letters, holds_when_exhausted
 from durable.outcomes import Cause, Ending, Failed, Failure, WorkflowStatus
 from durable.store import failures, messages, outbox
 from durable.store.failures import StoredFailure
@@ -39,14 +40,14 @@ def is_held(ending: Ending) -> bool:
 
     An error that is not retried is the handler's own verdict, and goes to the workflow.
     """
-    return isinstance(ending, Failed) and ending.spent and ending.claim.options.get("on_exhausted") == "hold"
+    return isinstance(ending, Failed) and ending.spent and holds_when_exhausted(ending.claim.options)
 
 
 def delivers(death: Death) -> bool:
     """Whether the row's policy tells the workflow (`deliver`) or keeps it waiting for staff (`hold`). Application
     retries come here only under `on_exhausted="hold"`, which is a hold by itself.
     """
-    return death.cause is not Cause.RETRIES_EXHAUSTED and death.row.options.get("on_dead_letter") == "deliver"
+    return death.cause is not Cause.RETRIES_EXHAUSTED and delivers_dead_letters(death.row.options)
 
 
 def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: datetime) -> None:

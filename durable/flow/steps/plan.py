@@ -20,8 +20,8 @@ from durable.kernel.commands import (
 from durable.kernel.events import Event, EventType
 from durable.kernel.execution import Execution
 from durable.kernel.matching import UNREADABLE
+from durable.kernel.options import Terms, resolve
 from durable.kernel.registry import registry
-from durable.kernel.retry import Retry
 from durable.kernel.room import HISTORY_FULL
 from durable.outbound import Departure
 from durable.outcomes import Failure, WorkflowStatus
@@ -44,19 +44,6 @@ class Closing:
     result: str | None = field(default=None, repr=False)
     failure: StoredFailure | None = None
     error: BaseException | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """How an activity is to be run: what its call says, else its definition, else the settings. No priority: that of
-    its workflow.
-    """
-
-    queue: str
-    priority: int | None
-    options: Mapping[str, Any]
-    attempt_budget: int
-    delivery_budget: int
 
 
 @dataclass(slots=True)
@@ -210,7 +197,7 @@ class Plan:
         self._record(EventType.ACTIVITY_SCHEDULED, data, at, command.ordinal)
         terms = None if command.options else self.terms.get(command.activity)
         if terms is None:
-            terms = _terms(command)
+            terms = resolve(command.options, registry.activity(command.activity), settings)
             if not command.options:
                 self.terms[command.activity] = terms
         self.rows.append(
@@ -227,24 +214,6 @@ class Plan:
                 delivery_budget=terms.delivery_budget,
             )
         )
-
-
-def _terms(command: ScheduleActivity) -> Terms:
-    definition = registry.activity(command.activity)
-    options = dict(command.options)
-    retry = Retry.from_data(options["retry"]) if "retry" in options else definition.retry or settings.default_retry
-    policy = options.pop("on_dead_letter", None) or definition.on_dead_letter or settings.on_dead_letter
-    if policy == "deliver":
-        options["on_dead_letter"] = policy
-    if (options.pop("on_exhausted", None) or definition.on_exhausted) == "hold":
-        options["on_exhausted"] = "hold"
-    return Terms(
-        queue=options.pop("queue", None) or definition.queue,
-        priority=options.pop("priority", None),
-        options=options,
-        attempt_budget=retry.max_attempts,
-        delivery_budget=settings.delivery_attempts,
-    )
 
 
 def _dropped(command: CompleteWorkflow | FailWorkflow | CancelWorkflow) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.conf import settings
 from durable.errors import HistoryFull, NotRegistered, PoisonTurn, WorkflowBlocked
 from durable.flow.steps.choosing import Choice
-from durable.flow.steps.plan import Terms
 from durable.kernel.cache import Cache
 from durable.kernel.events import INPUTS, RECORDS, Event, EventType
 from durable.kernel.execution import Execution, Limits
 from durable.kernel.failure import interrupts, sentence
+from durable.kernel.options import Terms
 from durable.kernel.registry import registry
 from durable.outcomes import WorkflowStatus
 from durable.store import history, workflows
