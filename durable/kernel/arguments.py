@@ -69,8 +69,8 @@ class ArgumentPlan:
             for p in self.signature.parameters.values()
         ]
         result = Secret if is_secret(hints.get("return", Any)) else self.signature.return_annotation
-        told = self.signature.replace(parameters=parameters, return_annotation=result)
-        return said(told, MAX_SHOWN_SIGNATURE, what="signature")
+        shown = self.signature.replace(parameters=parameters, return_annotation=result)
+        return said(shown, MAX_SHOWN_SIGNATURE, what="signature")
 
     def hint_of(self, name: str) -> Any:
         """The annotation of a parameter, by its name in the object of a call."""

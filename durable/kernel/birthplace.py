@@ -91,17 +91,17 @@ def within(
     `single` says what its workflow is.
     """
     maker = 1 if single and ordinal is None else ordinal
-    found: dict[str, Birthplace] = {}
+    birthplaces: dict[str, Birthplace] = {}
     for key in (PAYLOAD_KEYS | {DIGEST_KEY}) & data.keys():
         if key == "input":
-            found[key] = arguments(workflow_id, str(data.get("type")))
+            birthplaces[key] = arguments(workflow_id, str(data.get("type")))
         elif key == "payload":
-            found[key] = signal(workflow_id, str(data.get("name")))
+            birthplaces[key] = signal(workflow_id, str(data.get("name")))
         elif key == DIGEST_KEY:
-            found[key] = digest_key(workflow_id)
+            birthplaces[key] = digest_key(workflow_id)
         else:
-            found[key] = result(workflow_id, maker)
-    return found
+            birthplaces[key] = result(workflow_id, maker)
+    return birthplaces
 
 
 def _path(ordinal: int | None) -> str:

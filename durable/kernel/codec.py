@@ -71,7 +71,7 @@ class JsonCodec:
     """Whether what is stored cannot be read without a key."""
 
     @classmethod
-    def fault(cls, given: Mapping[str, Any]) -> str:
+    def fault(cls, options: Mapping[str, Any]) -> str:
         """What this codec misses in the project's `DURABLE`, as a sentence with its cure. An empty text: nothing."""
         return ""
 

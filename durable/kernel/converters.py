@@ -253,8 +253,8 @@ def _candidates(members: list[Converter], data: Any, steps: Steps) -> list[Conve
         if all(there):
             fitting.append((unread, member))
     # Where one alone has the names, it says best what is wrong with the values.
-    found = fitting or (named if len(named) == 1 else [])
-    return [member for _, member in sorted(found, key=lambda pair: pair[0])]
+    ranked = fitting or (named if len(named) == 1 else [])
+    return [member for _, member in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _of_members(encode: Any, decode: Any, members: list[Converter], shapes: frozenset[str], name: str) -> Converter:

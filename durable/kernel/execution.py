@@ -229,7 +229,7 @@ class Execution:
         if self.done or (self.last_seq and event.seq != self.last_seq + 1):
             raise ValueError(f"Event {event.seq} can not follow event {self.last_seq} of workflow {self.workflow_id}.")
         with self.loop.turn:
-            commands = tuple([self._command(one) for one in self._run(event)])
+            commands = tuple([self._command(command) for command in self._run(event)])
             self.last_seq = event.seq + len(commands)
         limit = self._max_events if self.cancel_reason is None else Room(self._max_events, 1).last_event
         if self.last_seq > limit and not self.done:
@@ -272,9 +272,9 @@ class Execution:
             self.mailbox.known_unreadable = {}
             taken, drift = match(asked, records, after=event.seq)
             self.drift += drift
-            for one, record in zip(asked, taken, strict=True):
-                if type(one) is ActivityFuture:
-                    self.calls.number(one, record.ordinal or 0)
+            for command, record in zip(asked, taken, strict=True):
+                if type(command) is ActivityFuture:
+                    self.calls.number(command, record.ordinal or 0)
         elif _is_from_outside(event):
             self.done = True
         elif kind in RECORDS:
@@ -293,20 +293,20 @@ class Execution:
         asked: list[Asked] = list(self.calls.harvest())
         if loop.main is not None and (loop.exit is not None or loop.main.done()):
             self.done = True
-            kept: list[Asked] = [one for one in asked if type(one) is not ActivityFuture]
-            dropped = tuple(one.activity for one in asked if type(one) is ActivityFuture)
+            kept: list[Asked] = [command for command in asked if type(command) is not ActivityFuture]
+            dropped = tuple(command.activity for command in asked if type(command) is ActivityFuture)
             end = ending(self, dropped)
             closing.close(loop)
             return [*kept, end]
         loop.timers.settle(event.seq)
         return asked
 
-    def _command(self, one: Asked) -> Command:
-        if type(one) is not ActivityFuture:
-            return one  # type: ignore[return-value]
-        payload = one.payload
-        self.calls.number(one, self.calls.last_ordinal + 1)
-        return ScheduleActivity(one.ordinal, one.activity, payload, one.digest, one.options)
+    def _command(self, command: Asked) -> Command:
+        if type(command) is not ActivityFuture:
+            return command  # type: ignore[return-value]
+        payload = command.payload
+        self.calls.number(command, self.calls.last_ordinal + 1)
+        return ScheduleActivity(command.ordinal, command.activity, payload, command.digest, command.options)
 
     def _log(self) -> tuple[Failure, ...]:
         problems = self.loop.problems

@@ -55,16 +55,16 @@ def for_log(error: BaseException) -> BaseException:
     """
     chain = [error]
     former = tracebacks.former(error)
-    while former is not None and len(chain) < _MOST_TOLD and all(former is not one for one in chain):
+    while former is not None and len(chain) < _MOST_TOLD and all(former is not link for link in chain):
         chain.append(former)
         former = tracebacks.former(former)
-    told: BaseException | None = None
-    for one in reversed(chain):
-        stand_in = _stand_in(one)
-        stand_in.__cause__ = told
-        told = stand_in
-    assert told is not None
-    return told
+    outermost: BaseException | None = None
+    for link in reversed(chain):
+        stand_in = _stand_in(link)
+        stand_in.__cause__ = outermost
+        outermost = stand_in
+    assert outermost is not None
+    return outermost
 
 
 def without_frames(error: BaseException) -> BaseException:

@@ -111,7 +111,7 @@ def _seal(texts: Mapping[str, Any], born: Birthplace, codec: Codec) -> str | Non
 def _unseal(stored: Any, born: Birthplace, codec: Codec) -> dict[str, Any]:
     if not isinstance(stored, str):
         raise PayloadError(_PATH, "what was sealed is no text", "Look at it in the raw.")
-    found = codec.unseal(stored, path=_PATH, birthplace=born)
-    if not isinstance(found, dict):
+    unsealed = codec.unseal(stored, path=_PATH, birthplace=born)
+    if not isinstance(unsealed, dict):
         raise PayloadError(_PATH, "it is no object", "Look at it in the raw.")
-    return found
+    return unsealed

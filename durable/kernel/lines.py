@@ -42,9 +42,9 @@ def of_code(
         path, number, function, stack = logger.findCaller(
             bool(options.get("stack_info")), int(options.get("stacklevel", 1)) + 1
         )
-        given = options.get("exc_info")
-        error = given if isinstance(given, BaseException) else sys.exception() if given is True else None
-        info = (type(error), error, error.__traceback__) if error is not None else given or None
+        exc_info = options.get("exc_info")
+        error = exc_info if isinstance(exc_info, BaseException) else sys.exception() if exc_info is True else None
+        info = (type(error), error, error.__traceback__) if error is not None else exc_info or None
         text: object = message
         if not isinstance(message, str) or not all(type(value) in _LASTING for value in args):
             text, args = logging.LogRecord(logger.name, level, path, number, message, args, None).getMessage(), ()

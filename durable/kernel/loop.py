@@ -212,7 +212,7 @@ class WorkflowLoop(RefusingLoop):
         """Async generators that code leaves half-read are kept: the collector would finish them at its own time."""
         self.generators.append(generator)
         if len(self.generators) > self._generators_checked:
-            self.generators = [one for one in self.generators if not is_exhausted(one)]
+            self.generators = [half_read for half_read in self.generators if not is_exhausted(half_read)]
             self._generators_checked = max(64, 2 * len(self.generators))
 
     def shut(self) -> None:
@@ -339,12 +339,12 @@ class WorkflowLoop(RefusingLoop):
             return
         error = context.get("exception")
         message = said(context.get("message", "A problem in the workflow's loop"), _LONGEST_MESSAGE, what="message")
-        told: Any = None
+        exc_info: Any = None
         if error is not None and is_a(error, BaseException):
             if len(self.problems) < _MOST_PROBLEMS:
                 self.problems.append(describe(error))
-            told = for_log(error)
-        line = lines.made(logger, logging.ERROR, "%s (workflow %s)", message, str(self.workflow_id), exc_info=told)
+            exc_info = for_log(error)
+        line = lines.made(logger, logging.ERROR, "%s (workflow %s)", message, str(self.workflow_id), exc_info=exc_info)
         if self.mode is RUNNING:
             self.lines.append(line)
         else:

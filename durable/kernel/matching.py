@@ -40,18 +40,18 @@ def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tu
     name and input digest: that is drift, counted once for each. What is left over or missing raises `NonDeterminism`.
     `after` is the `seq` of the activation's input event.
     """
-    wanted = [_key_of_asked(one) for one in asked]
-    found = [_key_of_record(record) for record in records]
-    if wanted == found:
+    wanted = [_key_of_asked(command) for command in asked]
+    recorded = [_key_of_record(record) for record in records]
+    if wanted == recorded:
         return list(records), 0
     free: dict[int, None] = dict.fromkeys(range(len(records)))
     taken: list[Event] = []
     missed: list[Asked] = []
     drift = 0
-    for one, key in zip(asked, wanted, strict=True):
-        at = next((index for index in free if found[index] == key), None)
+    for command, key in zip(asked, wanted, strict=True):
+        at = next((index for index in free if recorded[index] == key), None)
         if at is None:
-            missed.append(one)
+            missed.append(command)
             continue
         drift += at != next(iter(free))
         del free[at]
@@ -72,18 +72,18 @@ def _differ(missed: list[Asked], left: list[Event], *, after: int) -> None:
     )
 
 
-def _is_same_call(one: Asked, record: Event) -> bool:
-    return type(one) is ActivityFuture and record.type is _SCHEDULED and one.activity == record.data["activity"]
+def _is_same_call(command: Asked, record: Event) -> bool:
+    return type(command) is ActivityFuture and record.type is _SCHEDULED and command.activity == record.data["activity"]
 
 
-def _key_of_asked(one: Asked) -> tuple[Any, ...]:
-    if type(one) is ActivityFuture:
-        return (_SCHEDULED, one.activity, one.digest)
-    if type(one) is CancelActivity:
-        return (_CANCELLED, one.ordinal)
-    if type(one) is RecordUnreadable:
-        return (_MARKER, UNREADABLE, one.seq)
-    return (_ENDINGS[type(one)],)
+def _key_of_asked(command: Asked) -> tuple[Any, ...]:
+    if type(command) is ActivityFuture:
+        return (_SCHEDULED, command.activity, command.digest)
+    if type(command) is CancelActivity:
+        return (_CANCELLED, command.ordinal)
+    if type(command) is RecordUnreadable:
+        return (_MARKER, UNREADABLE, command.seq)
+    return (_ENDINGS[type(command)],)
 
 
 def _key_of_record(record: Event) -> tuple[Any, ...]:
@@ -120,15 +120,15 @@ def words_of_record(record: Event) -> str:
     }[record.type]
 
 
-def _words_of_asked(one: Asked) -> str:
-    if isinstance(one, ActivityFuture):
-        return f"a call of {one.activity}"
-    if isinstance(one, CancelActivity):
-        return f"the cancellation of activity {one.ordinal}"
-    if isinstance(one, RecordUnreadable):
-        return f"that the signal of event {one.seq} can not be read"
-    if isinstance(one, CompleteWorkflow):
+def _words_of_asked(command: Asked) -> str:
+    if isinstance(command, ActivityFuture):
+        return f"a call of {command.activity}"
+    if isinstance(command, CancelActivity):
+        return f"the cancellation of activity {command.ordinal}"
+    if isinstance(command, RecordUnreadable):
+        return f"that the signal of event {command.seq} can not be read"
+    if isinstance(command, CompleteWorkflow):
         return "the workflow's completion"
-    if isinstance(one, FailWorkflow):
-        return f"the workflow's failure with {one.failure.type}: {one.failure.message}"
+    if isinstance(command, FailWorkflow):
+        return f"the workflow's failure with {command.failure.type}: {command.failure.message}"
     return "the workflow's end as cancelled"

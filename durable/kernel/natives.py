@@ -67,9 +67,9 @@ def plain_text(data: Any, path: str) -> str:
     """JSON natives as text that both databases can store. Raises `PayloadError` with the path to what they can not."""
     text = quickly(data)
     if text is None:
-        found = _find(data)
-        if found is not None:
-            raise PayloadError(found.path(path), found.problem, found.cure)
+        refusal = _find(data)
+        if refusal is not None:
+            raise PayloadError(refusal.path(path), refusal.problem, refusal.cure)
         try:
             text = written(data)
         except (TypeError, ValueError) as error:
@@ -93,16 +93,16 @@ def _find(data: Any) -> Refusal | None:
     """The first text or number that can not be stored, with the steps that lead to it."""
     if isinstance(data, dict):
         for key, item in data.items():
-            found = _find(key) or _find(item)
-            if found is not None:
-                found.steps.append(step(key))
-                return found
+            refusal = _find(key) or _find(item)
+            if refusal is not None:
+                refusal.steps.append(step(key))
+                return refusal
     elif isinstance(data, list):
         for index, item in enumerate(data):
-            found = _find(item)
-            if found is not None:
-                found.steps.append(step(index))
-                return found
+            refusal = _find(item)
+            if refusal is not None:
+                refusal.steps.append(step(index))
+                return refusal
     return _judged(data)
 
 

@@ -97,7 +97,7 @@ def findings(fn: types.FunctionType) -> list[Finding]:
 
     A function whose source can not be read has none.
     """
-    found: dict[tuple[str, int, str], Finding] = {}
+    by_place: dict[tuple[str, int, str], Finding] = {}
     seen: set[types.FunctionType] = set()
     waiting = [fn]
     while waiting:
@@ -107,10 +107,10 @@ def findings(fn: types.FunctionType) -> list[Finding]:
         seen.add(function)
         for finding, helper in _read(function):
             if finding is not None:
-                found.setdefault((finding.file, finding.line, finding.call), finding)
+                by_place.setdefault((finding.file, finding.line, finding.call), finding)
             if helper is not None and helper.__module__ == fn.__module__:
                 waiting.append(helper)
-    return sorted(found.values(), key=lambda finding: (finding.file, finding.line, finding.call))
+    return sorted(by_place.values(), key=lambda finding: (finding.file, finding.line, finding.call))
 
 
 def _read(function: types.FunctionType) -> Iterator[tuple[Finding | None, types.FunctionType | None]]:

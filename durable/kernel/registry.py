@@ -56,21 +56,21 @@ class _Shelf(Generic[D]):
         return index
 
     def get(self, name: str) -> D:
-        found = self.by_name().get(name)
-        if found is None:
+        definitions = self.by_name().get(name)
+        if definitions is None:
             raise NotRegistered(self.kind, name)
-        if len(found) > 1:
-            raise AlreadyRegistered(self.kind, name, found[0].place, found[1].place)
-        return found[0]
+        if len(definitions) > 1:
+            raise AlreadyRegistered(self.kind, name, definitions[0].place, definitions[1].place)
+        return definitions[0]
 
     def all(self) -> list[D]:
         return sorted(self.entries.values(), key=lambda definition: (definition.name, definition.place))
 
     def clashes(self) -> list[AlreadyRegistered]:
         return [
-            AlreadyRegistered(self.kind, name, found[0].place, found[1].place)
-            for name, found in sorted(self.by_name().items())
-            if len(found) > 1
+            AlreadyRegistered(self.kind, name, definitions[0].place, definitions[1].place)
+            for name, definitions in sorted(self.by_name().items())
+            if len(definitions) > 1
         ]
 
 

@@ -305,10 +305,10 @@ def _encode_timedelta(value: Any, depth: int) -> Any:
 
 
 def _decode_timedelta(data: Any, steps: Steps) -> Any:
-    found = _SPAN.fullmatch(_text(data, "a span such as P1DT2S"))
-    if found is None:
+    parsed = _SPAN.fullmatch(_text(data, "a span such as P1DT2S"))
+    if parsed is None:
         raise misfit(data, "a span such as P1DT2S")
-    sign, days, seconds, micros = found.groups()
+    sign, days, seconds, micros = parsed.groups()
     try:
         return timedelta(days=int(days), seconds=int(seconds), microseconds=int(micros or 0)) * (-1 if sign else 1)
     except OverflowError:

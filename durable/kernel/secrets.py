@@ -55,35 +55,35 @@ def _is_secret(hint: Any, inside: frozenset[int]) -> bool:
 
 def names_of(hints: Mapping[str, Any]) -> frozenset[str]:
     """The names of the parameters and fields that are marked in a function's annotations, at any depth."""
-    found: set[str] = set()
-    _collect(hints.items(), found, {})
-    if "return" in found:
-        found.remove("return")
-        found.add(WHOLE_RESULT)
-    return frozenset(found)
+    names: set[str] = set()
+    _collect(hints.items(), names, {})
+    if "return" in names:
+        names.remove("return")
+        names.add(WHOLE_RESULT)
+    return frozenset(names)
 
 
-def _collect(hints: Iterable[tuple[str, Any]], found: set[str], seen: dict[int, Any]) -> None:
+def _collect(hints: Iterable[tuple[str, Any]], names: set[str], seen: dict[int, Any]) -> None:
     for name, hint in hints:
         if is_secret(hint):
-            found.add(name)
-        _look_into(hint, found, seen)
+            names.add(name)
+        _look_into(hint, names, seen)
 
 
-def _look_into(hint: Any, found: set[str], seen: dict[int, Any]) -> None:
+def _look_into(hint: Any, names: set[str], seen: dict[int, Any]) -> None:
     if id(hint) in seen:
         return
     # Kept alive: annotations that are texts become new objects each time, and the id of one that is gone is used again.
     seen[id(hint)] = hint
     for part in typing.get_args(hint):
-        _look_into(part, found, seen)
+        _look_into(part, names, seen)
     kind = typing.get_origin(hint) or getattr(hint, "__supertype__", None) or getattr(hint, "__value__", hint)
     if kind is not hint:
-        _look_into(kind, found, seen)
+        _look_into(kind, names, seen)
     elif isinstance(hint, type) and (
         dataclasses.is_dataclass(hint) or typing.is_typeddict(hint) or hasattr(hint, "_fields")
     ):
-        _collect(resolved(hint).items(), found, seen)
+        _collect(resolved(hint).items(), names, seen)
 
 
 def hidden(data: Any, names: frozenset[str]) -> Any:
@@ -97,8 +97,8 @@ def hidden(data: Any, names: frozenset[str]) -> Any:
         }
         return data if all(shown[key] is value for key, value in data.items()) else shown
     if isinstance(data, list):
-        listed = [hidden(one, names) for one in data]
-        return data if all(one is was for one, was in zip(listed, data, strict=True)) else listed
+        listed = [hidden(item, names) for item in data]
+        return data if all(item is was for item, was in zip(listed, data, strict=True)) else listed
     return data
 
 

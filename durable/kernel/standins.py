@@ -30,17 +30,17 @@ def stand_in(error: BaseException, *, depth: int = 0) -> BaseException:
     """What is said in place of an error, with those that it came from. No code of the error's class runs but `str`."""
     chain = [error]
     former = tracebacks.former(error)
-    while former is not None and len(chain) < _MOST_TOLD and all(former is not one for one in chain):
+    while former is not None and len(chain) < _MOST_TOLD and all(former is not link for link in chain):
         chain.append(former)
         former = tracebacks.former(former)
     made: BaseException | None = None
     for at in reversed(range(len(chain))):
-        one = _alone(chain[at], depth)
+        link = _alone(chain[at], depth)
         if made is not None and tracebacks.cause(chain[at]) is chain[at + 1]:
-            one.__cause__ = made
+            link.__cause__ = made
         else:
-            one.__context__ = made
-        made = one
+            link.__context__ = made
+        made = link
     assert made is not None
     return made
 
@@ -49,7 +49,7 @@ def _alone(error: BaseException, depth: int) -> BaseException:
     message = visible(said(error, MAX_FAILURE_MESSAGE, what="error"))
     members: list[Any] = []
     if descends(type(error), BaseExceptionGroup) and depth < _DEEPEST_GROUP:
-        members = [stand_in(one, depth=depth + 1) for one in tracebacks.members(error)[:_MOST_MEMBERS]]
+        members = [stand_in(member, depth=depth + 1) for member in tracebacks.members(error)[:_MOST_MEMBERS]]
     made = _named(type(error), message, members)
     for note in tracebacks.notes(error):
         made.add_note(note if type(note) is tracebacks.Kept else visible(note))
@@ -61,8 +61,8 @@ def _named(kind: type[BaseException], message: str, members: list[Any]) -> BaseE
     base: Any = ExceptionGroup if members else Exception
     own = {"__module__": module or "builtins", "__qualname__": name, "__str__": lambda self: message}
     made: Any = type(name, (base,), own)
-    found: BaseException = made(message, members) if members else made(message)
-    return found
+    instance: BaseException = made(message, members) if members else made(message)
+    return instance
 
 
 def bare(trace: TracebackType | None) -> TracebackType | None:

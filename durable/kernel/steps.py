@@ -58,13 +58,13 @@ def values_in(data: Any) -> int:
     count = 1
     open_: list[Any] = [data]
     while open_:
-        one = open_.pop()
-        if type(one) is list:
-            count += len(one)
-            open_ += [item for item in one if type(item) is list or type(item) is dict]
-        elif type(one) is dict:
-            count += len(one)
-            open_ += [item for item in one.values() if type(item) is list or type(item) is dict]
+        value = open_.pop()
+        if type(value) is list:
+            count += len(value)
+            open_ += [item for item in value if type(item) is list or type(item) is dict]
+        elif type(value) is dict:
+            count += len(value)
+            open_ += [item for item in value.values() if type(item) is list or type(item) is dict]
     return count
 
 
@@ -73,11 +73,11 @@ def is_deeper(data: Any, than: int) -> bool:
     level = [data]
     for _ in range(than):
         inner: list[Any] = []
-        for one in level:
-            if type(one) is list:
-                inner += [item for item in one if type(item) is list or type(item) is dict]
-            elif type(one) is dict:
-                inner += [item for item in one.values() if type(item) is list or type(item) is dict]
+        for value in level:
+            if type(value) is list:
+                inner += [item for item in value if type(item) is list or type(item) is dict]
+            elif type(value) is dict:
+                inner += [item for item in value.values() if type(item) is list or type(item) is dict]
         if not inner:
             return False
         level = inner

@@ -150,8 +150,8 @@ def _story(error: BaseException, manner: _Manner, *, depth: int, seen: set[int])
         part = former(part)
     if part is not None and id(part) not in seen:
         yield f"(earlier errors of a chain of more than {_MOST_LINKS} are left out)\n"
-    for one, then in reversed(chain):
-        yield from _single(one, manner, depth=depth, seen=seen)
+    for link, then in reversed(chain):
+        yield from _single(link, manner, depth=depth, seen=seen)
         yield then
 
 
@@ -186,16 +186,16 @@ def _group(members: tuple[BaseException, ...], manner: _Manner, *, depth: int, s
 def notes(error: BaseException) -> Iterator[str]:
     """The notes that were added to an error, storable and cut."""
     try:
-        found: Any = getattr(error, "__notes__", None)
+        added: Any = getattr(error, "__notes__", None)
     except BaseException:  # noqa: BLE001 - a property of the user's
         return
-    if found is None:
+    if added is None:
         return
-    if not descends(type(found), list, tuple):
-        yield shown(found)
+    if not descends(type(added), list, tuple):
+        yield shown(added)
         return
-    read = list.__iter__ if descends(type(found), list) else tuple.__iter__
-    for note in itertools.islice(read(found), _MOST_NOTES):
+    read = list.__iter__ if descends(type(added), list) else tuple.__iter__
+    for note in itertools.islice(read(added), _MOST_NOTES):
         yield note if type(note) is Kept else said(note, MAX_FAILURE_MESSAGE, what="note")
 
 
@@ -208,7 +208,7 @@ def _frames(trace: TracebackType | None, without: tuple[str, ...]) -> list[str]:
             number += 1
         trace = trace.tb_next
     left_out = [f"  ({number - len(kept):,} earlier calls are left out)\n"] if number > len(kept) else []
-    return left_out + traceback.StackSummary.from_list([_place(one) for one in kept]).format()
+    return left_out + traceback.StackSummary.from_list([_place(entry) for entry in kept]).format()
 
 
 def _place(trace: TracebackType) -> traceback.FrameSummary:

@@ -70,8 +70,8 @@ def close_unstarted(value: Any) -> None:
     held = [] if value.cr_frame is None else list(value.cr_frame.f_locals.values())
     value.close()
     for inner in held:
-        for one in inner if isinstance(inner, list | tuple | set) else (inner,):
-            close_unstarted(one)
+        for item in inner if isinstance(inner, list | tuple | set) else (inner,):
+            close_unstarted(item)
 
 
 _ENSURING: tuple[CodeType, ...] = tuple(
@@ -92,12 +92,12 @@ def refuse_unordered(coro: Any) -> None:
     if caller is None or caller.f_code not in _ENSURING:
         return
     frames = itertools.islice(_frames_of_asyncio(caller), _WITHIN)
-    found = next((frame for frame in frames if frame.f_code.co_qualname in _UNORDERED), None)
-    if found is None:
+    waiter = next((frame for frame in frames if frame.f_code.co_qualname in _UNORDERED), None)
+    if waiter is None:
         return
-    given = found.f_locals.get("fs", found.f_locals.get("aws"))
-    for one in given if isinstance(given, list | tuple | set) else ():
-        close_unstarted(one)
+    awaitables = waiter.f_locals.get("fs", waiter.f_locals.get("aws"))
+    for awaitable in awaitables if isinstance(awaitables, list | tuple | set) else ():
+        close_unstarted(awaitable)
     close_unstarted(coro)
     raise InsideWorkflow(
         "asyncio.as_completed over bare coroutines",
