@@ -52,13 +52,13 @@ def remove_silent(connection: BaseDatabaseWrapper, *, silent_for: timedelta) -> 
 
 def others(connection: BaseDatabaseWrapper, *, name: str, within: timedelta) -> list[list[str]]:
     """The queues of each other worker that gave a sign not longer ago than `within`; none stands for all queues."""
-    found = (
+    queues_of_each = (
         Worker.objects.using(connection.alias)
         .filter(beat_at__gte=clock.Now(-within))
         .exclude(name=name)
         .values_list("queues", flat=True)
     )
-    return [list(queues) for queues in found]
+    return [list(queues) for queues in queues_of_each]
 
 
 def alive(connection: BaseDatabaseWrapper, names: Iterable[str], *, within: timedelta) -> dict[str, datetime | None]:

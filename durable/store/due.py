@@ -64,19 +64,27 @@ def owners(
     """
     now, now_params = clock.now_sql(connection)
     join = of_message = of_timer = ""
-    told, woken = [*now_params, *now_params], [*now_params, *now_params]
-    started = list(told)
+    message_params, timer_params = [*now_params, *now_params], [*now_params, *now_params]
+    start_params = list(message_params)
     if queues is not None:
         join = " JOIN durable_workflow w ON w.id = m.workflow_id"
         condition, params = sql.among(connection, "w.queue", queues)
-        of_message, told, started = f" AND {condition}", [*told, *params], [*started, *params]
+        of_message, message_params, start_params = (
+            f" AND {condition}",
+            [*message_params, *params],
+            [*start_params, *params],
+        )
         condition, params = sql.among(connection, "queue", queues)
-        of_timer, woken = f" AND {condition}", [*woken, *params]
+        of_timer, timer_params = f" AND {condition}", [*timer_params, *params]
     if but:
         condition, params = sql.among(connection, "m.workflow_id", but)
-        of_message, told, started = f"{of_message} AND NOT ({condition})", [*told, *params], [*started, *params]
+        of_message, message_params, start_params = (
+            f"{of_message} AND NOT ({condition})",
+            [*message_params, *params],
+            [*start_params, *params],
+        )
         condition, params = sql.among(connection, "id", but)
-        of_timer, woken = f"{of_timer} AND NOT ({condition})", [*woken, *params]
+        of_timer, timer_params = f"{of_timer} AND NOT ({condition})", [*timer_params, *params]
     statement = _OWNERS.format(
         told_for=sql.seconds_since(connection, "min(visible_at)", now),
         woken_for=sql.seconds_since(connection, "wake_at", now),
@@ -91,7 +99,7 @@ def owners(
         timers=int(timers),
         starts=int(starts),
     )
-    return _fetch(connection, statement, [*told, *woken, *started])
+    return _fetch(connection, statement, [*message_params, *timer_params, *start_params])
 
 
 def rows(connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, limit: int) -> list[int]:
@@ -99,12 +107,12 @@ def rows(connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, lim
     now, params = clock.now_sql(connection)
     mine, more = ("true", []) if queues is None else sql.among(connection, "queue", queues)
     due = f"status = 'pending' AND NOT paused AND NOT waiting AND visible_after <= {now} AND {mine}"
-    found = sql.fetch(
+    fetched = sql.fetch(
         connection,
         f"SELECT id FROM durable_outboxrow WHERE {due} ORDER BY visible_after, id LIMIT {int(limit)}",
         [*params, *more],
     )
-    return [row[0] for row in found]
+    return [row[0] for row in fetched]
 
 
 _AMONG = """
@@ -122,8 +130,8 @@ def among(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID], *,
     """
     ids = list(workflow_ids)
     now, params = clock.now_sql(connection)
-    of_message, told = sql.among(connection, "m.workflow_id", ids)
-    of_timer, woken = sql.among(connection, "id", ids)
+    of_message, message_params = sql.among(connection, "m.workflow_id", ids)
+    of_timer, timer_params = sql.among(connection, "id", ids)
     statement = _AMONG.format(
         told_for=sql.seconds_since(connection, "min(m.visible_at)", now),
         woken_for=sql.seconds_since(connection, "wake_at", now),
@@ -132,7 +140,7 @@ def among(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID], *,
         of_timer=of_timer,
         limit=int(limit),
     )
-    return _fetch(connection, statement, [*params, *told, *params, *params, *woken, *params])
+    return _fetch(connection, statement, [*params, *message_params, *params, *params, *timer_params, *params])
 
 
 def _fetch(connection: BaseDatabaseWrapper, statement: str, params: sql.Params) -> list[Due]:

@@ -80,7 +80,7 @@ class _Head(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
+class Selection:
     """The heads of what is due, and which of it fits into the budget."""
 
     inboxes: dict[uuid.UUID, Inbox]
@@ -95,35 +95,35 @@ def look(
     *,
     unbegun: Collection[uuid.UUID],
     full: Collection[uuid.UUID],
-) -> Found:
+) -> Selection:
     """Look at what is due for live workflows. Parked messages are included: the caller is about to turn these.
 
     Of the `unbegun` among them the start is looked for, of those that are `full` no signals: requests to cancel come
     first. One statement, to be run after the one that read, or locked, the workflows' rows.
     """
     if not owners:
-        return Found({}, [])
-    found = _choose(_heads(connection, owners, unbegun, full))
+        return Selection({}, [])
+    selection = _choose(_heads(connection, owners, unbegun, full))
     heavy: dict[uuid.UUID, int] = {}
-    for head in found.chosen:
+    for head in selection.chosen:
         if head.payload is None:
             heavy[head.owner] = heavy.get(head.owner, 0) + head.size
-    found.heaviest = max(heavy, key=lambda owner: heavy[owner], default=None)
-    return found
+    selection.heaviest = max(heavy, key=lambda owner: heavy[owner], default=None)
+    return selection
 
 
-def read(connection: BaseDatabaseWrapper, found: Found) -> dict[uuid.UUID, Inbox]:
+def read(connection: BaseDatabaseWrapper, selection: Selection) -> dict[uuid.UUID, Inbox]:
     """Read what was chosen. One statement if anything of it is long, else none. Where no lock is held, and somebody has
     taken one of them since the look, nothing of its workflow is read.
     """
-    ids = [head.id for head in found.chosen if head.payload is None]
+    ids = [head.id for head in selection.chosen if head.payload is None]
     payloads: dict[int, str] = {}
     taken: set[uuid.UUID] = set()
     if ids:
         condition, params = sql.among(connection, "id", ids)
         payloads = dict(sql.fetch(connection, f"SELECT id, payload FROM durable_message WHERE {condition}", params))
-    for head in sorted(found.chosen, key=lambda head: (head.due, head.id)):
-        inbox = found.inboxes[head.owner]
+    for head in sorted(selection.chosen, key=lambda head: (head.due, head.id)):
+        inbox = selection.inboxes[head.owner]
         payload = payloads.get(head.id) if head.payload is None else head.payload
         if payload is None:
             taken.add(head.owner)
@@ -143,7 +143,7 @@ def read(connection: BaseDatabaseWrapper, found: Found) -> dict[uuid.UUID, Inbox
             )
         except ValueError as error:
             inbox.problem = inbox.problem or f"message {head.id} can not be read: {error}"
-    return found.inboxes | {owner: Inbox(more=True) for owner in taken}
+    return selection.inboxes | {owner: Inbox(more=True) for owner in taken}
 
 
 def unchanged(connection: BaseDatabaseWrapper, messages: Iterable[DueMessage]) -> set[int]:
@@ -158,7 +158,7 @@ def unchanged(connection: BaseDatabaseWrapper, messages: Iterable[DueMessage]) -
     return {id for id, payload in rows if payloads[id] == payload}
 
 
-def _choose(heads: Iterable[_Head]) -> Found:
+def _choose(heads: Iterable[_Head]) -> Selection:
     """Each workflow's first message before anybody's second, short ones first; then who has waited longest.
 
     What a workflow is given are the first of its messages, without a gap.
@@ -166,21 +166,21 @@ def _choose(heads: Iterable[_Head]) -> Found:
     by_owner: dict[uuid.UUID, list[_Head]] = {}
     for head in sorted(heads, key=lambda head: (head.due, head.id)):
         by_owner.setdefault(head.owner, []).append(head)
-    found = Found({owner: Inbox() for owner in by_owner}, [])
+    selection = Selection({owner: Inbox() for owner in by_owner}, [])
     ranked = []
     for owner, mine in by_owner.items():
-        found.chosen += [head for head in mine if head.kind == MessageKind.START]
+        selection.chosen += [head for head in mine if head.kind == MessageKind.START]
         others = [head for head in mine if head.kind != MessageKind.START]
-        found.inboxes[owner].more = len(others) > HEADS
+        selection.inboxes[owner].more = len(others) > HEADS
         ranked += [(place, head.size > _HEAVY, head.due, head.id, head) for place, head in enumerate(others[:HEADS])]
     spent = 0
     for *_, head in sorted(ranked):
         if spent < BUDGET:
-            found.chosen.append(head)
+            selection.chosen.append(head)
             spent += head.size + _COST
         else:
-            found.inboxes[head.owner].more = True
-    return found
+            selection.inboxes[head.owner].more = True
+    return selection
 
 
 _FIRST = """

@@ -21,7 +21,7 @@ _LONGEST = 120
 def naming(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> dict[int, Naming]:
     """Key and error of outbox rows, by id. Two statements for each 500."""
     newest = FailedAttempt.objects.filter(outbox_row=OuterRef("pk")).order_by("-number", "-pk").values("pk")[:1]
-    found: dict[int, Naming] = {}
+    namings: dict[int, Naming] = {}
     for start in range(0, len(row_ids), _AT_ONCE):
         rows = list(
             OutboxRow.objects.using(connection.alias)
@@ -36,8 +36,8 @@ def naming(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> dict[int,
             .values_list("pk", "error_text")
         )
         for row_id, owner, ordinal, key, attempt in rows:
-            found[row_id] = Naming(key, *_told(errors.get(attempt), owner, ordinal))
-    return found
+            namings[row_id] = Naming(key, *_told(errors.get(attempt), owner, ordinal))
+    return namings
 
 
 def _told(text: str | None, owner: uuid.UUID, ordinal: int) -> tuple[str, str]:

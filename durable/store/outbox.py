@@ -363,14 +363,14 @@ def of_ordinals(
 ) -> dict[int, LockedRow]:
     """Lock, in id order, the rows of some ordinals: workflow id to (run, ordinals)."""
     keys = sql.RowSet([("workflow_id", "uuid"), ("run", "int"), ("ordinal", "int")])
-    given = [(owner, run, ordinal) for owner, (run, ordinals) in wanted.items() for ordinal in ordinals]
-    found = sql.fetch(
+    values = [(owner, run, ordinal) for owner, (run, ordinals) in wanted.items() for ordinal in ordinals]
+    fetched = sql.fetch(
         connection,
         f"SELECT r.id FROM durable_outboxrow r JOIN {keys.source(connection)} ON r.workflow_id = given.workflow_id "
         "AND r.run = given.run AND r.ordinal = given.ordinal",
-        keys.params(connection, given),
+        keys.params(connection, values),
     )
-    return lock(connection, [row[0] for row in found])
+    return lock(connection, [row[0] for row in fetched])
 
 
 def count_suspects_due(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None = None) -> int:

@@ -68,29 +68,31 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
         f"FROM durable_workflow w WHERE w.id > %s ORDER BY w.id LIMIT {int(limit)}",
         [*since_params, sql.param(connection, after)],
     )
-    found: list[Contradiction] = []
+    contradictions: list[Contradiction] = []
     for workflow_id, status, last_seq, events, highest, kind, open_rows, due in rows:
         subject = f"Workflow {sql.as_uuid(workflow_id)}"
         if kind is None:
-            found.append(Contradiction(subject, f"it is {status}, and its history says nothing of a status."))
+            contradictions.append(Contradiction(subject, f"it is {status}, and its history says nothing of a status."))
         elif DECIDES[EventType(kind)] != status:
-            found.append(Contradiction(subject, f"it is {status}, but its history ends with {kind}."))
+            contradictions.append(Contradiction(subject, f"it is {status}, but its history ends with {kind}."))
         if not events == highest == last_seq:
             text = f"it counts {last_seq} events; its history holds {events}, up to number {highest}."
-            found.append(Contradiction(subject, text))
+            contradictions.append(Contradiction(subject, text))
         if open_rows and WorkflowStatus(status).is_terminal:
-            found.append(Contradiction(subject, f"it is {status}, and activities of it are still open: {open_rows}."))
+            contradictions.append(
+                Contradiction(subject, f"it is {status}, and activities of it are still open: {open_rows}.")
+            )
         if due and WorkflowStatus(status).is_terminal:
             text = (
                 f"it is {status}, and messages to it are still due: {due}. A worker's next turn keeps them as unread."
             )
-            found.append(Contradiction(subject, text))
-    return Proven(found, sql.as_uuid(rows[-1][0]) if len(rows) == limit else None)
+            contradictions.append(Contradiction(subject, text))
+    return Proven(contradictions, sql.as_uuid(rows[-1][0]) if len(rows) == limit else None)
 
 
 def orphans(connection: BaseDatabaseWrapper, *, limit: int) -> list[Contradiction]:
     """Outbox rows that are open, messages and work items whose owner is gone. At most `limit` of each."""
-    found = []
+    contradictions = []
     for what, condition, owner in _OWNED:
         key = "outbox_row_id" if what == "workitem" else "id"
         owner_key = "outbox_row_id" if owner == "outboxrow" else "workflow_id"
@@ -100,8 +102,10 @@ def orphans(connection: BaseDatabaseWrapper, *, limit: int) -> list[Contradictio
             f"AND NOT EXISTS (SELECT 1 FROM durable_{owner} o WHERE o.id = r.{owner_key}) "
             f"ORDER BY r.{key} LIMIT {int(limit)}",
         )
-        found += [Contradiction(f"{_WORDS[what]} {row[0]}", f"its {_WORDS[owner].lower()} is gone.") for row in rows]
-    return found
+        contradictions += [
+            Contradiction(f"{_WORDS[what]} {row[0]}", f"its {_WORDS[owner].lower()} is gone.") for row in rows
+        ]
+    return contradictions
 
 
 _OWNED = (

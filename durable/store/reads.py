@@ -44,11 +44,11 @@ def snapshot(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> Snapsho
 
 def snapshots(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
     """Many workflows as callers see them, by id."""
-    found: dict[uuid.UUID, Snapshot] = {}
+    by_id: dict[uuid.UUID, Snapshot] = {}
     for start in range(0, len(workflow_ids), _MANY):
         rows = Workflow.objects.using(connection.alias).filter(id__in=workflow_ids[start : start + _MANY])
-        found |= {row["id"]: _snapshot(connection, row) for row in rows.values(*_SNAPSHOT)}
-    return found
+        by_id |= {row["id"]: _snapshot(connection, row) for row in rows.values(*_SNAPSHOT)}
+    return by_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Standing:
 def standings(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Standing]:
     """How workflows stand, by id. One statement for each thousand, which reads no payload."""
     size = f"coalesce({sql.size(connection, 'result')}, 0) + coalesce({sql.size(connection, 'failure')}, 0)"
-    found: dict[uuid.UUID, Standing] = {}
+    by_id: dict[uuid.UUID, Standing] = {}
     for start in range(0, len(workflow_ids), _MANY):
         condition, params = sql.among(connection, "id", workflow_ids[start : start + _MANY])
         rows = sql.fetch(
@@ -71,8 +71,8 @@ def standings(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]
             f"FROM durable_workflow WHERE {condition}",
             params,
         )
-        found |= {sql.as_uuid(owner): Standing(bool(ended), size_) for owner, ended, size_ in rows}
-    return found
+        by_id |= {sql.as_uuid(owner): Standing(bool(ended), size_) for owner, ended, size_ in rows}
+    return by_id
 
 
 def snapshot_by_key(connection: BaseDatabaseWrapper, workflow_type: str, key: str) -> Snapshot | None:
@@ -109,12 +109,12 @@ def _snapshot(connection: BaseDatabaseWrapper, row: dict[str, Any]) -> Snapshot:
     status = WorkflowStatus(row["status"])
     reason = ""
     if status is WorkflowStatus.CANCELLED:
-        found = sql.fetch(
+        closing_event = sql.fetch(
             connection,
             "SELECT data FROM durable_event WHERE workflow_id = %s AND seq = %s",
             [sql.param(connection, row["id"]), row["last_seq"]],
         )
-        reason = str(sql.loads(found[0][0]).get("reason") or "") if found else ""
+        reason = str(sql.loads(closing_event[0][0]).get("reason") or "") if closing_event else ""
     failure = row.get("failure")
     return Snapshot(
         id=row["id"],
@@ -231,12 +231,12 @@ def unread(
         f"ORDER BY visible_at, id LIMIT {int(limit)}) m ORDER BY visible_at, id",
         [sql.param(connection, workflow_id)],
     )
-    found = []
+    messages = []
     for row_id, kind, payload, created_at, length in rows:
         moment = moment_from_database(created_at)
         assert moment is not None
-        found.append(UnreadMessage(row_id, kind, payload, moment, length))
-    return found
+        messages.append(UnreadMessage(row_id, kind, payload, moment, length))
+    return messages
 
 
 def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None) -> list[datetime]:
@@ -298,12 +298,12 @@ def due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
         f"AND visible_after <= {now} LIMIT {COUNT_CAP}) AS due GROUP BY queue ORDER BY queue",
         params,
     )
-    found = []
+    states = []
     for queue, due, oldest in rows:
         moment = moment_from_database(oldest)
         assert moment is not None
-        found.append(QueueState(queue, due, moment))
-    return found
+        states.append(QueueState(queue, due, moment))
+    return states
 
 
 def turns_due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
@@ -325,12 +325,12 @@ def turns_due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
         f"ORDER BY wake_at LIMIT {COUNT_CAP}) AS woken) AS due GROUP BY queue ORDER BY queue",
         [*params, *params, *params],
     )
-    found = []
+    states = []
     for queue, due, oldest in rows:
         moment = moment_from_database(oldest)
         assert moment is not None
-        found.append(QueueState(queue, due, moment))
-    return found
+        states.append(QueueState(queue, due, moment))
+    return states
 
 
 def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
@@ -339,7 +339,7 @@ def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
     """
     now, params = clock.now_sql(connection)
     since, since_params = clock.now_sql(connection, -FAILED_WITHIN)
-    found = {}
+    counted = {}
     for name, source, values in (
         ("blocked", "durable_workflow WHERE blocked_reason <> ''", []),
         ("failed", f"durable_workflow WHERE status IN ('failed', 'timed_out') AND closed_at > {since}", since_params),
@@ -347,8 +347,8 @@ def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
         ("expired", f"durable_workitem WHERE locked_until < {now}", params),
     ):
         rows = sql.fetch(connection, f"SELECT count(*) FROM (SELECT 1 FROM {source} LIMIT {COUNT_CAP}) AS s", values)
-        found[name] = rows[0][0]
-    return found
+        counted[name] = rows[0][0]
+    return counted
 
 
 def workers(connection: BaseDatabaseWrapper) -> list[tuple[str, list[str], datetime, str]]:

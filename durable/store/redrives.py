@@ -46,7 +46,7 @@ class LockedLetter:
 
 def lock_row(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> LockedLetter | None:
     """Lock the row of an activity in a run of its (locked) workflow. None: there is no such row."""
-    found = (
+    columns = (
         OutboxRow.objects.using(connection.alias)
         .select_for_update(no_key=True)
         .filter(workflow_id=workflow_id, run=run, ordinal=ordinal)
@@ -54,7 +54,7 @@ def lock_row(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: in
         .values_list("activity", "options_text", "attempts")
         .first()
     )
-    return None if found is None else LockedLetter(found[0], found[1], found[2])
+    return None if columns is None else LockedLetter(columns[0], columns[1], columns[2])
 
 
 def revive(
@@ -110,13 +110,13 @@ def discard(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int
 
 def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> Standing | None:
     """How the row of an activity stands, for explaining why nothing moved. None: there is no such row."""
-    found = (
+    columns = (
         OutboxRow.objects.using(connection.alias)
         .filter(workflow_id=workflow_id, run=run, ordinal=ordinal)
         .values_list("status", "failure_delivered")
         .first()
     )
-    return None if found is None else Standing(OutboxStatus(found[0]), found[1])
+    return None if columns is None else Standing(OutboxStatus(columns[0]), columns[1])
 
 
 def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
@@ -167,7 +167,7 @@ def verdicts(
         owners, params = sql.among(connection, "e.workflow_id", {key[0] for key in keys})
         join = _RECORDED.format(owners=owners)
     # Ordinals count from 1: a number that no column holds is one that no row has.
-    given = [
+    values = [
         (at, owner, ordinal if 0 < ordinal <= _LARGEST_ORDINAL else 0, run)
         for at, (owner, ordinal, run) in enumerate(keys)
     ]
@@ -177,7 +177,7 @@ def verdicts(
         "LEFT JOIN durable_workflow w ON w.id = given.workflow_id "
         "LEFT JOIN durable_outboxrow r ON r.workflow_id = w.id AND r.run = w.run AND r.ordinal = given.ordinal "
         f"{join} ORDER BY given.place",
-        [*_MEANT.params(connection, given), *params],
+        [*_MEANT.params(connection, values), *params],
     )
     return [(row[0], row[1]) for row in rows]
 

@@ -81,8 +81,8 @@ def stage_taken(
         return []
     insert = _taken_postgresql if sql.is_postgresql(connection) else _taken_sqlite
     rows = insert(connection, new, token, worker, lease_for)
-    found = {(sql.as_uuid(owner), run, ordinal): (row_id, at) for row_id, owner, run, ordinal, at in rows}
-    return [_claim(row, *found[row.workflow_id, row.run, row.ordinal], token, worker) for row in new]
+    inserted = {(sql.as_uuid(owner), run, ordinal): (row_id, at) for row_id, owner, run, ordinal, at in rows}
+    return [_claim(row, *inserted[row.workflow_id, row.run, row.ordinal], token, worker) for row in new]
 
 
 def _taken_postgresql(

@@ -225,48 +225,48 @@ def _insert(connection: BaseDatabaseWrapper, rows: list[tuple[Any, ...]], *, sin
 
 def _insert_postgresql(connection: BaseDatabaseWrapper, rows: list[tuple[Any, ...]], *, single: bool) -> set[uuid.UUID]:
     micro = timedelta(microseconds=1)
-    given = [(*row[:6], None if row[6] is None else row[6] // micro, *row[7:]) for row in rows]
+    values = [(*row[:6], None if row[6] is None else row[6] // micro, *row[7:]) for row in rows]
     now = "statement_timestamp()"
     if clock.is_frozen():
         now = f"'{clock.host_now().isoformat()}'::timestamptz"
-    if len(given) == 1:
-        return _insert_one(connection, _GIVEN.named(given[0]), now=now, single=single)
+    if len(values) == 1:
+        return _insert_one(connection, _GIVEN.named(values[0]), now=now, single=single)
     work = (_POSTGRESQL_ROW if single else _POSTGRESQL_MESSAGE).format(now=now)
     statement = _POSTGRESQL.format(
         now=now, given=_GIVEN.source(connection), single="true" if single else "false", work=work
     )
-    return {sql.as_uuid(row[0]) for row in sql.fetch(connection, statement, _GIVEN.params(connection, given))}
+    return {sql.as_uuid(row[0]) for row in sql.fetch(connection, statement, _GIVEN.params(connection, values))}
 
 
-def _insert_one(connection: BaseDatabaseWrapper, given: dict[str, Any], *, now: str, single: bool) -> set[uuid.UUID]:
-    begins_at = now if given["start_at"] is None else f"greatest({now}, %(start_at)s)"
+def _insert_one(connection: BaseDatabaseWrapper, values: dict[str, Any], *, now: str, single: bool) -> set[uuid.UUID]:
+    begins_at = now if values["start_at"] is None else f"greatest({now}, %(start_at)s)"
     work = (_POSTGRESQL_ONE_ROW if single else _POSTGRESQL_ONE_MESSAGE).format(now=now, begins_at=begins_at)
     statement = _POSTGRESQL_ONE.format(now=now, begins_at=begins_at, single="true" if single else "false", work=work)
     with connection.cursor() as cursor:
-        cursor.execute(statement, given)
+        cursor.execute(statement, values)
         return {sql.as_uuid(row[0]) for row in cursor.fetchall()}
 
 
 def _insert_sqlite(connection: BaseDatabaseWrapper, rows: list[tuple[Any, ...]], *, single: bool) -> set[uuid.UUID]:
     moment = clock.host_now()
     now = sqlite_text(moment)
-    given = []
+    values = []
     for row in rows:
         begins_at = max(moment, row[7]) if row[7] else moment
         deadline = None if row[6] is None else sqlite_text(begins_at + row[6])
-        given.append((*row[:6], deadline, begins_at, *row[8:]))
-    if len(given) == 1:
-        return _insert_one_sqlite(connection, given[0], now=now, single=single)
+        values.append((*row[:6], deadline, begins_at, *row[8:]))
+    if len(values) == 1:
+        return _insert_one_sqlite(connection, values[0], now=now, single=single)
     source = _GIVEN.source(connection)
-    params = _GIVEN.params(connection, given)
+    params = _GIVEN.params(connection, values)
     inserted = {
         sql.as_uuid(row[0])
         for row in sql.fetch(connection, _SQLITE_WORKFLOW.format(given=source, single=int(single)), [now, *params])
     }
-    if len(inserted) < len(given):
-        given = [row for row in given if row[0] in inserted]
-        params = _GIVEN.params(connection, given)
-    if given:
+    if len(inserted) < len(values):
+        values = [row for row in values if row[0] in inserted]
+        params = _GIVEN.params(connection, values)
+    if values:
         sql.execute(connection, _SQLITE_EVENT.format(given=source), [now, *params])
         work = _SQLITE_ROW if single else _SQLITE_MESSAGE
         sql.execute(connection, work.format(given=source), [now, now, *params])
@@ -277,11 +277,11 @@ def _insert_one_sqlite(
     connection: BaseDatabaseWrapper, row: tuple[Any, ...], *, now: str, single: bool
 ) -> set[uuid.UUID]:
     spelled = {name: sql.param(connection, value) for name, value in _GIVEN.named(row).items()}
-    given = {**spelled, "single": int(single), "now": now}
+    params = {**spelled, "single": int(single), "now": now}
     with connection.cursor() as cursor:
-        cursor.execute(_SQLITE_ONE_WORKFLOW, given)
+        cursor.execute(_SQLITE_ONE_WORKFLOW, params)
         if not cursor.rowcount:
             return set()
-        cursor.execute(_SQLITE_ONE_EVENT, given)
-        cursor.execute(_SQLITE_ONE_ROW if single else _SQLITE_ONE_MESSAGE, given)
+        cursor.execute(_SQLITE_ONE_EVENT, params)
+        cursor.execute(_SQLITE_ONE_ROW if single else _SQLITE_ONE_MESSAGE, params)
     return {row[0]}

@@ -71,9 +71,9 @@ def take_pools() -> list[Any]:
 
 def pools() -> dict[str, Any]:
     """Returns the pools that this process has opened, by alias."""
-    found: dict[str, Any] = {}
+    by_alias: dict[str, Any] = {}
     for alias in pooled_aliases():
         opened: dict[str, Any] = getattr(connections[alias], "_connection_pools", {})
         if alias in opened:
-            found[alias] = opened[alias]
-    return found
+            by_alias[alias] = opened[alias]
+    return by_alias

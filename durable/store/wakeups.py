@@ -15,6 +15,6 @@ EVERY_QUEUE = ""
 
 def tell(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:
     """Tell listeners of these queues at the commit. One statement."""
-    told = sorted(queues)
-    calls = ", ".join(["pg_notify(%s, %s)"] * len(told))
-    sql.execute(connection, f"SELECT {calls}", [part for queue in told for part in (CHANNEL, queue)])
+    names = sorted(queues)
+    calls = ", ".join(["pg_notify(%s, %s)"] * len(names))
+    sql.execute(connection, f"SELECT {calls}", [part for queue in names for part in (CHANNEL, queue)])

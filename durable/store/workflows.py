@@ -68,8 +68,8 @@ def _select(
         f"SELECT {also}, {_columns(connection)} FROM durable_workflow WHERE {condition} ORDER BY id{ending}",
         params,
     )
-    found = [_locked(row[1:]) for row in rows]
-    return {workflow.id: workflow for workflow in found}
+    locked = [_locked(row[1:]) for row in rows]
+    return {workflow.id: workflow for workflow in locked}
 
 
 def _columns(connection: BaseDatabaseWrapper) -> str:
@@ -142,8 +142,8 @@ def _for_turn(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], also: s
     columns = f"{sql.moment(connection, now)}, {also}, {_columns(connection)}"
     statement = f"SELECT {columns} FROM durable_workflow WHERE {condition} ORDER BY id{ending}"
     rows = sql.fetch(connection, statement, [*now_params, *params])
-    found = [_locked(row[2:]) for row in rows]
-    return Turnable({workflow.id: workflow for workflow in found}, _moment(rows[0][0]) if rows else clock.host_now())
+    locked = [_locked(row[2:]) for row in rows]
+    return Turnable({workflow.id: workflow for workflow in locked}, _moment(rows[0][0]) if rows else clock.host_now())
 
 
 def look(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
@@ -281,17 +281,17 @@ def advancing(
 
 def first_timers(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, datetime]:
     """The moment of the earliest pending timer or deadline of each workflow that has one, whenever it is woken."""
-    found: dict[uuid.UUID, datetime] = {}
+    earliest: dict[uuid.UUID, datetime] = {}
     if not ids:
-        return found
+        return earliest
     workflows: Any = Workflow.objects.using(connection.alias).filter(id__in=list(ids))
     for owner, timers, deadline in workflows.values_list("id", "timers", "deadline_at"):
         moments = [datetime.fromisoformat(timer["due"]) for timer in timers]
         if deadline is not None:
             moments.append(deadline)
         if moments:
-            found[owner] = min(moments)
-    return found
+            earliest[owner] = min(moments)
+    return earliest
 
 
 def wake_later(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, by: timedelta) -> None:
