@@ -116,7 +116,7 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
     else:
         outbox.lock_ids_first(connection, [e.claim.row_id for e in endings])
     items = work_items.lock(connection, [(e.claim.row_id, e.claim.token) for e in endings])
-    found = [row_id for row_id, _ in items]
+    row_ids = [row_id for row_id, _ in items]
     outcomes: list[AckOutcome] = []
     valid: list[Ending] = []
     for e in endings:
@@ -127,7 +127,7 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
             valid.append(_heeding(e, item.asked_to_cancel))
     if valid:
         _report(valid)
-        _close_rows(connection, found, valid)
+        _close_rows(connection, row_ids, valid)
         _hand_over(connection, [e for e in valid if not is_held(e)], owners)
         held = [e for e in valid if is_held(e)]
         if held:
@@ -195,7 +195,7 @@ def _close_rows(connection: BaseDatabaseWrapper, row_ids: Sequence[int], endings
 def _hand_over(
     connection: BaseDatabaseWrapper, endings: Sequence[Ending], owners: dict[uuid.UUID, LockedWorkflow]
 ) -> None:
-    told: list[NewMessage] = []
+    new_messages: list[NewMessage] = []
     ended = []
     for e in endings:
         claim = e.claim
@@ -203,11 +203,13 @@ def _hand_over(
             if not isinstance(e, RetryLater):
                 ended.append(_verdict(owners[claim.workflow_id], e))
         elif isinstance(e, Completed):
-            told.append(NewMessage(claim.workflow_id, claim.run, MessageKind.COMPLETED, e.payload, claim.ordinal))
+            new_messages.append(
+                NewMessage(claim.workflow_id, claim.run, MessageKind.COMPLETED, e.payload, claim.ordinal)
+            )
         elif isinstance(e, Failed):
             payload = wire.dump({"failure": _stored(e).data, "attempts": claim.attempt})
-            told.append(NewMessage(claim.workflow_id, claim.run, MessageKind.FAILED, payload, claim.ordinal))
-    messages.insert(connection, told)
+            new_messages.append(NewMessage(claim.workflow_id, claim.run, MessageKind.FAILED, payload, claim.ordinal))
+    messages.insert(connection, new_messages)
     if ended:
         at: datetime = clock.database_now(connection)
         closing.end_singles(connection, ended, at=at)

@@ -35,14 +35,14 @@ def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor: Any = None, audit
     made = auditing.audit(StaffVerb.CANCEL, workflow_id, actor=actor, reason=reason)
 
     def body(connection: BaseDatabaseWrapper) -> CancelOutcome:
-        found = workflows.look(connection, [workflow_id]).get(workflow_id)
-        if found is None:
+        workflow = workflows.look(connection, [workflow_id]).get(workflow_id)
+        if workflow is None:
             return CancelOutcome(CancelAnswer.NOT_FOUND)
-        if found.single:
+        if workflow.single:
             return _cancel_single(connection, workflow_id, reason, made.actor_text)
-        told = wire.dump({"reason": reason, "actor": made.actor_text})
-        if messages.insert_for_live(connection, workflow_id, MessageKind.CANCEL, told, dedup=_ONCE):
-            return CancelOutcome(CancelAnswer.ASKED, found.status)
+        payload = wire.dump({"reason": reason, "actor": made.actor_text})
+        if messages.insert_for_live(connection, workflow_id, MessageKind.CANCEL, payload, dedup=_ONCE):
+            return CancelOutcome(CancelAnswer.ASKED, workflow.status)
         now = workflows.look(connection, [workflow_id])[workflow_id]
         answer = CancelAnswer.ASKED if now.is_live else CancelAnswer.ALREADY_OVER
         return CancelOutcome(answer, now.status)

@@ -48,8 +48,8 @@ class _Discard(Change[Discarded]):
         was_judged = moved.was_delivered or recorded > 0
         self.record(connection, moved.row_id, verb=StaffVerb.DISCARD, mode=self.then, was_judged=was_judged)
         event = self.marker(connection, workflow, EventType.ACTIVITY_DISCARDED, then=self.then, was_judged=was_judged)
-        told = Failure("Discarded", f"{letter.activity} was discarded: {self.reason}")
-        failure = failures.stored(told, workflow.id, self.ordinal)
+        discarded = Failure("Discarded", f"{letter.activity} was discarded: {self.reason}")
+        failure = failures.stored(discarded, workflow.id, self.ordinal)
         if was_judged or not workflow.single:
             added = history.append(connection, [(workflow.id, event)])
             workflows.note_seq(connection, workflow.id, event.seq, added)
@@ -85,13 +85,13 @@ class _Discard(Change[Discarded]):
         """What the workflow is told. A request to cancel comes with the failure behind it: code that goes on waiting
         all the same (it shields the activity, or cleans up with it after an earlier request) would wait for ever.
         """
-        told = []
+        new_messages = []
         if self.then == "cancel":
             payload = wire.dump({"reason": self.reason, "actor": self.actor_text})
-            told.append(NewMessage(workflow.id, workflow.run, MessageKind.CANCEL, payload))
+            new_messages.append(NewMessage(workflow.id, workflow.run, MessageKind.CANCEL, payload))
         payload = wire.dump({"failure": failure.data, "attempts": attempts})
-        told.append(NewMessage(workflow.id, workflow.run, MessageKind.FAILED, payload, self.ordinal))
-        return told
+        new_messages.append(NewMessage(workflow.id, workflow.run, MessageKind.FAILED, payload, self.ordinal))
+        return new_messages
 
 
 def discard(
@@ -169,14 +169,14 @@ def _one(
     reason: str,
     request: uuid.UUID | None,
 ) -> Discarded:
-    one = _Discard(workflow_id, ordinal, run=run, then=then, actor=actor, reason=reason, request=request)
+    change = _Discard(workflow_id, ordinal, run=run, then=then, actor=actor, reason=reason, request=request)
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, then=then)
     try:
-        done = transaction.certain(one)
+        done = transaction.certain(change)
     except RedriveRefused as refusal:
         log.warning("discard.refused", code=refusal.code, text=str(refusal))
         raise
-    log.info("discard.done", was_judged=done.was_judged, actor=one.actor_text, reason=reason)
+    log.info("discard.done", was_judged=done.was_judged, actor=change.actor_text, reason=reason)
     reporting.discarded(
         workflow_id,
         run=done.row.run,
@@ -184,7 +184,7 @@ def _one(
         activity=done.row.activity,
         then=then,
         was_judged=done.was_judged,
-        actor=one.actor_text,
+        actor=change.actor_text,
         reason=reason,
     )
     return done

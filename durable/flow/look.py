@@ -58,10 +58,10 @@ __all__ = [
 
 def snapshot(workflow_id: uuid.UUID) -> Snapshot:
     """A workflow as callers see it. Raises `WorkflowNotFound`."""
-    found = transaction.reading(partial(reads.snapshot, workflow_id=workflow_id))
-    if found is None:
+    current = transaction.reading(partial(reads.snapshot, workflow_id=workflow_id))
+    if current is None:
         raise WorkflowNotFound(workflow_id)
-    return found
+    return current
 
 
 def snapshots(workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
@@ -80,10 +80,10 @@ def standings(workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Standing]:
 
 def by_key(workflow_type: str, key: str) -> Snapshot:
     """The live workflow of this type and business key, else the latest one. Raises `WorkflowNotFound`."""
-    found = transaction.reading(partial(reads.snapshot_by_key, workflow_type=workflow_type, key=key))
-    if found is None:
+    current = transaction.reading(partial(reads.snapshot_by_key, workflow_type=workflow_type, key=key))
+    if current is None:
         raise WorkflowNotFound(f"of type {workflow_type} with the key {key!r}")
-    return found
+    return current
 
 
 def listing(
@@ -270,11 +270,11 @@ def _listed(names: Sequence[str]) -> str:
 
 def _together(*parts: Sequence[QueueState]) -> list[QueueState]:
     """By queue, whatever waits in it."""
-    found: dict[str, QueueState] = {}
+    by_queue: dict[str, QueueState] = {}
     for state in (state for part in parts for state in part):
-        there = found.get(state.queue, QueueState(state.queue, 0, state.oldest_due))
-        found[state.queue] = QueueState(state.queue, there.due + state.due, min(there.oldest_due, state.oldest_due))
-    return [found[queue] for queue in sorted(found)]
+        there = by_queue.get(state.queue, QueueState(state.queue, 0, state.oldest_due))
+        by_queue[state.queue] = QueueState(state.queue, there.due + state.due, min(there.oldest_due, state.oldest_due))
+    return [by_queue[queue] for queue in sorted(by_queue)]
 
 
 def _count(number: int) -> str:
@@ -301,9 +301,9 @@ def dead_letters(workflow_id: uuid.UUID, *, limit: int = MOST_LISTED, after: Out
         if after.dead_lettered_at is None:
             raise OptionInvalid("after", after, "a row of the list, which is a dead letter")
         behind = (after.dead_lettered_at, after.pk)
-    found = dead_letters_matching(DeadLetterFilter(workflow_id=workflow_id), limit=limit + 1, after=behind)
-    listed = DeadLetters(found[:limit])
-    listed.more = len(found) > limit
+    letters = dead_letters_matching(DeadLetterFilter(workflow_id=workflow_id), limit=limit + 1, after=behind)
+    listed = DeadLetters(letters[:limit])
+    listed.more = len(letters) > limit
     return listed
 
 
@@ -324,8 +324,8 @@ def dead_letters_matching(
 def places_matching(wanted: DeadLetterFilter, *, limit: int, within: OutboxQuerySet) -> list[Place]:
     """The same, as places alone, for asking the gates of many."""
     selecting.check(wanted)
-    found = transaction.reading(partial(redrives.places, wanted=wanted, limit=limit, within=within))
-    return [Place(*each) for each in found]
+    places = transaction.reading(partial(redrives.places, wanted=wanted, limit=limit, within=within))
+    return [Place(*each) for each in places]
 
 
 def naming(row_ids: Sequence[int]) -> dict[int, Naming]:

@@ -56,8 +56,8 @@ def due(queues: tuple[str, ...] | None, *, passed_over: Collection[uuid.UUID] = 
     """
 
     def body(connection: BaseDatabaseWrapper) -> DueNow:
-        found = store_due.owners(connection, messages=_MOST, timers=_MOST, starts=_MOST, queues=queues)
-        owners = sorted({one.owner for one in found})
+        due_workflows = store_due.owners(connection, messages=_MOST, timers=_MOST, starts=_MOST, queues=queues)
+        owners = sorted({workflow.owner for workflow in due_workflows})
         free_owners = workflows.lock_free(connection, owners, limit=len(owners)).keys() - set(passed_over)
         ids = store_due.rows(connection, queues=queues, limit=_MOST)
         free_rows = outbox.lock_free_ids(connection, ids)

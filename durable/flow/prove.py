@@ -21,11 +21,11 @@ def contradictions() -> list[Contradiction]:
     Looks at each workflow once, in pieces of a few hundred, each in a snapshot of its own, so that work may go on
     meanwhile. Takes as long as it takes to read the index of all events. Raises what the database raised.
     """
-    found: list[Contradiction] = []
+    collected: list[Contradiction] = []
     after: uuid.UUID | None = uuid.UUID(int=0)
     while after is not None:
         piece = transaction.reading(partial(proof.workflows, after=after, limit=_PIECE))
-        found += piece.contradictions
+        collected += piece.contradictions
         after = piece.last
-    found += transaction.reading(partial(proof.orphans, limit=_ORPHANS))
-    return found
+    collected += transaction.reading(partial(proof.orphans, limit=_ORPHANS))
+    return collected

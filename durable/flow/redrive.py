@@ -233,16 +233,18 @@ def _one(
     request: uuid.UUID | None,
     delay: timedelta,
 ) -> Redriven:
-    one = _Redrive(workflow_id, ordinal, run=run, mode=mode, actor=actor, reason=reason, request=request, delay=delay)
+    change = _Redrive(
+        workflow_id, ordinal, run=run, mode=mode, actor=actor, reason=reason, request=request, delay=delay
+    )
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, mode=mode.value)
     try:
-        done = transaction.certain(one)
+        done = transaction.certain(change)
     except RedriveRefused as refusal:
         log.warning("redrive.refused", code=refusal.code, text=str(refusal))
         raise
-    for code in one.passed_over:
+    for code in change.passed_over:
         log.warning("redrive.gate_passed_over", code=code, reason=reason)
-    log.info("redrive.done", was_judged=done.was_judged, actor=one.actor_text)
+    log.info("redrive.done", was_judged=done.was_judged, actor=change.actor_text)
     reporting.redriven(
         workflow_id,
         run=done.row.run,
@@ -250,7 +252,7 @@ def _one(
         activity=done.row.activity,
         mode=mode.value,
         was_judged=done.was_judged,
-        actor=one.actor_text,
+        actor=change.actor_text,
         reason=reason,
     )
     return done

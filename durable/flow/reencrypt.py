@@ -54,11 +54,11 @@ def reencrypt(workflow_id: uuid.UUID, *, dry_run: bool = False) -> Reencrypted:
             look = partial(
                 payloads.read, place=place, workflow_id=workflow_id, after=after, limit=_TEXTS, characters=_CHARACTERS
             )
-            found = transaction.reading(look)
-            if not found:
+            piece = transaction.reading(look)
+            if not piece:
                 break
-            after = found[-1].key
-            texts, unreadable = _rewritten(codec, place, workflow_id, found, single=single.single)
+            after = piece[-1].key
+            texts, unreadable = _rewritten(codec, place, workflow_id, piece, single=single.single)
             for stored, problem in unreadable:
                 logger.warning(
                     "payload.not_reencrypted",
@@ -88,12 +88,12 @@ def _replace(
 
 
 def _rewritten(
-    codec: Codec, place: Place, workflow_id: uuid.UUID, found: Sequence[Stored], *, single: bool
+    codec: Codec, place: Place, workflow_id: uuid.UUID, piece: Sequence[Stored], *, single: bool
 ) -> tuple[list[tuple[Stored, str]], list[tuple[Stored, PayloadError]]]:
     """What is to stand in the place of what, and what could not be read."""
     texts: list[tuple[Stored, str]] = []
     unreadable: list[tuple[Stored, PayloadError]] = []
-    for stored in found:
+    for stored in piece:
         try:
             text = _FORMS[place](codec, workflow_id, stored, single)
         except PayloadError as problem:
@@ -179,10 +179,10 @@ def _sealed(codec: Codec, data: Mapping[str, Any], born: Birthplace, seal: Seali
         return {**data, SEALED: _renewed(codec, text, born)}
     if not settings.seals_failures:
         return dict(data)
-    found = dict(seal(data, born, codec))
-    if SEALED not in found:  # it would not be kept: better in plain than lost
+    sealed = dict(seal(data, born, codec))
+    if SEALED not in sealed:  # it would not be kept: better in plain than lost
         raise _not_sealed(born)
-    return found
+    return sealed
 
 
 def _sealed_block(data: Mapping[str, Any], born: Birthplace, codec: Codec) -> Mapping[str, Any]:

@@ -37,7 +37,7 @@ def signal(
     signal.
     """
     made = auditing.audit(StaffVerb.SIGNAL, workflow_id, actor=actor, data={"signal": name}) if audited else None
-    told = wire.dump({"name": name, "payload": payload})
+    envelope = wire.dump({"name": name, "payload": payload})
     room = settings.room
     within = Limits(
         signals=settings.max_unread_signals,
@@ -57,7 +57,7 @@ def signal(
     def body(connection: BaseDatabaseWrapper) -> None:
         for counted in (answer is not None, False):
             if messages.insert_for_live(
-                connection, workflow_id, MessageKind.SIGNAL, told, dedup=dedup, within=within, counted=counted
+                connection, workflow_id, MessageKind.SIGNAL, envelope, dedup=dedup, within=within, counted=counted
             ):
                 waking.wake(connection, [wakeups.EVERY_QUEUE])
                 if made is not None:

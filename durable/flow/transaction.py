@@ -188,12 +188,12 @@ def certain(change: InDoubt[Made_co]) -> Made_co:
     except (DjangoDatabaseError, InterfaceError) as error:
         if change.unconfirmed:
             try:
-                found = own(change.find, patience=Patience.BRIEF)
+                made = own(change.find, patience=Patience.BRIEF)
             except (DjangoDatabaseError, InterfaceError) as again:
                 logger.warning("transaction.outcome_unknown", error=words(again))
             else:
-                if found is not None:
-                    return found
+                if made is not None:
+                    return made
         unknown = bool(change.unconfirmed)
         raise StoreUnavailable(error, outcome_unknown=unknown, locked=meets_lock(error)) from error
 

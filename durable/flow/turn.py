@@ -21,7 +21,7 @@ from durable import clock
 from durable.flow import transaction
 from durable.flow.steps import choosing, closing, deciding, keeping, poison, reading, reporting
 from durable.flow.steps.aside import Aside
-from durable.flow.steps.choosing import Choice, Told
+from durable.flow.steps.choosing import Choice, Hints
 from durable.flow.steps.deciding import UNKNOWN_TYPE_WAITS, Ahead
 from durable.flow.steps.plan import Plan
 from durable.flow.steps.preparing import Batch, Note, Notes, is_turnable, prepare
@@ -47,7 +47,7 @@ def turn(
     take: Take | None = None,
     company: Company = Company.ALONE,
     idle: int | None = None,
-    told: Told | None = None,
+    hints: Hints | None = None,
     aside: Aside | None = None,
     reads: Note = lambda _: None,
 ) -> TurnReport:
@@ -61,7 +61,7 @@ def turn(
     staged rows may be deliveries of this process from the beginning; the report has them. In
     company, others may have in memory what this process would replay: that is left to them for a moment. Of workflows
     for which there is no room in memory, only as many begin as this process has slots `idle` (None: enough), or when
-    they have waited for `START_WAIT_FOR`. `told` has seen which of those in memory have something due.
+    they have waited for `START_WAIT_FOR`. `hints` name those in memory that have something due.
 
     A batch that meets a lock which does not come is turned again one by one: the workflow that it belongs to is put
     `aside` for a few seconds, and keeps no other from its turn.
@@ -79,7 +79,7 @@ def turn(
             take,
             company=next(tries, Company.ALONE),
             idle=limit if idle is None else idle,
-            told=told,
+            hints=hints,
             aside=passed_over,
         )
     )
@@ -99,11 +99,11 @@ def _turn_once(
     *,
     company: Company,
     idle: int,
-    told: Told | None,
+    hints: Hints | None,
     aside: Aside,
 ) -> TurnReport:
-    if take is not None and (found := transaction.reading(take.found)):
-        return TurnReport(taken=tuple(found))
+    if take is not None and (committed := transaction.reading(take.found)):
+        return TurnReport(taken=tuple(committed))
     choice = transaction.reading(
         partial(
             choosing.choose,
@@ -112,7 +112,7 @@ def _turn_once(
             limit=limit,
             company=company,
             idle=idle,
-            told=told,
+            hints=hints,
             left_out=aside.left_out(),
         )
     )

@@ -232,10 +232,10 @@ class Acks:
 
     def _failed(self, batch: list[Pending], error: BaseException) -> None:
         fault = classify(error)
-        told = {"fault": fault.value, "error": words(error), "items": len(batch)}
-        self._say_once("acknowledgement_failed", **told)
+        fields = {"fault": fault.value, "error": words(error), "items": len(batch)}
+        self._say_once("acknowledgement_failed", **fields)
         if isinstance(error, DatabaseFault) and not meets_lock(error):
-            self.pulse.fail(str(told["error"]))
+            self.pulse.fail(str(fields["error"]))
         if fault is Fault.NEW_CONNECTION:
             hygiene.drop()
         now = self._timing.now()

@@ -113,8 +113,8 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """
     error = context.get("exception")
     message = said(context.get("message", "A problem in the event loop"), LONGEST_MESSAGE, what="message")
-    told = {"message": message} if says_texts() else {}  # it quotes tasks, and those their errors
-    log.error("async_loop_complained", **told, exc_info=None if error is None else for_log(error))
+    fields = {"message": message} if says_texts() else {}  # it quotes tasks, and those their errors
+    log.error("async_loop_complained", **fields, exc_info=None if error is None else for_log(error))
 
 
 async def interruptible(delivery: Delivery, handler: Coroutine[Any, Any, Answer]) -> Answer:

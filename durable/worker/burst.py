@@ -125,11 +125,11 @@ class _Locks:
         if self._since is None:
             self._since = now
         waited = now - self._since
-        told = {"due": left.locked, "results": results, "first": list(left.first), "waited": round(waited, 1)}
+        fields = {"due": left.locked, "results": results, "first": list(left.first), "waited": round(waited, 1)}
         if waited >= LOCKED_FOR:
-            log.error("burst_left_what_is_locked", **told)
+            log.error("burst_left_what_is_locked", **fields)
             return Quiet.LOCKED
         if waited >= SAID_AFTER and not self._said:
             self._said = True
-            log.warning("burst_waits_for_locks", gives_up_after=LOCKED_FOR, **told)
+            log.warning("burst_waits_for_locks", gives_up_after=LOCKED_FOR, **fields)
         return Quiet.NOT_YET

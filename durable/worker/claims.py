@@ -222,12 +222,12 @@ class Claims:
         if room <= 0:
             self._hungry = False
             return self._wait_for_slots(now)
-        found = self._hold(partial(self._claim, room))
-        self._nothing_else_due = found < room
-        was_hungry, self._hungry = self._hungry, found < room
+        claimed = self._hold(partial(self._claim, room))
+        self._nothing_else_due = claimed < room
+        was_hungry, self._hungry = self._hungry, claimed < room
         if self._hungry and not was_hungry:
             self._tell_hungry()
-        if found:
+        if claimed:
             self._waiting_since = now
             return self._pace.worked()
         if self._empty() and now > max(self._looked_at + SUSPECTS_LOOK, self._ordinary_until):
@@ -330,9 +330,9 @@ class Claims:
         """Hold and run what the last claim has taken, if it failed without saying whether it was committed."""
         if self._in_doubt is None:
             return
-        found = claiming.taken(self._in_doubt, worker=self._worker)
+        committed = claiming.taken(self._in_doubt, worker=self._worker)
         self._in_doubt = None
-        self._dispatch(found)
+        self._dispatch(committed)
 
     def _dispatch(self, claims: Sequence[Claim]) -> None:
         deliveries = [Delivery(claim) for claim in claims]

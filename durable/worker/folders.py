@@ -32,12 +32,12 @@ class Taken(OSError):
 def places() -> Sequence[Path]:
     """Where the folders may lie, the best place first. What the environment names has to be safe from other users."""
     named = [*os.environ.get("RUNTIME_DIRECTORY", "").split(":"), os.environ.get("XDG_RUNTIME_DIR", "")]
-    found = [Path(path) for path in named if _is_safe(path)]
+    folders = [Path(path) for path in named if _is_safe(path)]
     with suppress(FileNotFoundError):
-        found.append(Path(tempfile.gettempdir()))
+        folders.append(Path(tempfile.gettempdir()))
     if SHARED_MEMORY.is_dir():
-        found.append(SHARED_MEMORY)
-    return list(dict.fromkeys(found))
+        folders.append(SHARED_MEMORY)
+    return list(dict.fromkeys(folders))
 
 
 def make(place: Path) -> Path:
@@ -50,8 +50,8 @@ def make(place: Path) -> Path:
     try:
         check(usual)
     except Taken as taken:
-        found = [folder for folder in existing(place) if folder != usual]
-        instead = found[0] if found else Path(tempfile.mkdtemp(prefix=f"{_name()}-", dir=place))
+        others = [folder for folder in existing(place) if folder != usual]
+        instead = others[0] if others else Path(tempfile.mkdtemp(prefix=f"{_name()}-", dir=place))
         if usual not in _told:
             _told.add(usual)
             log.warning("folder_for_notes_taken", folder=str(usual), why=str(taken), instead=str(instead))
@@ -74,13 +74,13 @@ def check(folder: Path) -> None:
     """Raise `Taken` unless this is a folder, not a link to one, that belongs to this user alone; `OSError` if it is not
     there.
     """
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         raise Taken(f"{folder} is no folder")
-    if found.st_uid != os.geteuid():
-        raise Taken(f"{folder} belongs to the user {found.st_uid}")
-    if found.st_mode & FOR_OTHERS:
-        raise Taken(f"{folder} is open to others, by its mode {stat.S_IMODE(found.st_mode):o}")
+    if status.st_uid != os.geteuid():
+        raise Taken(f"{folder} belongs to the user {status.st_uid}")
+    if status.st_mode & FOR_OTHERS:
+        raise Taken(f"{folder} is open to others, by its mode {stat.S_IMODE(status.st_mode):o}")
 
 
 def _name() -> str:
@@ -94,8 +94,8 @@ def _is_safe(path: str) -> bool:
     if not Path(path).is_absolute():
         return False
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return False
-    writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not writable_by_others
+    writable_by_others = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not writable_by_others

@@ -37,9 +37,9 @@ def let_go() -> None:
 
 def tell_of_threads() -> None:
     """Before a fork: log the host's threads that run here, once each. The child has what they hold, and not them."""
-    found = {thread.name for thread in threading.enumerate() if thread is not threading.main_thread()} - _told
-    hosts = sorted(name for name in found if not name.startswith(OWN_THREADS))
-    _told.update(found)
+    names = {thread.name for thread in threading.enumerate() if thread is not threading.main_thread()} - _told
+    hosts = sorted(name for name in names if not name.startswith(OWN_THREADS))
+    _told.update(names)
     if hosts:
         log.info("forked_beside_threads", threads=hosts)
 

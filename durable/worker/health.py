@@ -206,12 +206,12 @@ class HealthSocket:
         if status:
             body = status
         else:
-            found = [*reasons, caller.lacking] if caller.lacking else reasons
-            status = "503 Service Unavailable" if found else "200 OK"
-            body = "\n".join(found) or "ok"
+            complaints = [*reasons, caller.lacking] if caller.lacking else reasons
+            status = "503 Service Unavailable" if complaints else "200 OK"
+            body = "\n".join(complaints) or "ok"
             if not caller.is_near or _PASSED_ON.search(head) or not self._is_called_by_its_name(head):
-                self._tell_the_log_instead(found)
-                body = "not ok" if found else "ok"
+                self._tell_the_log_instead(complaints)
+                body = "not ok" if complaints else "ok"
         with caller.socket, suppress(OSError):  # a caller that went away needs no answer
             caller.socket.send(_response(status, body, with_body=not head.startswith(b"HEAD ")))
 

@@ -37,7 +37,7 @@ class Housekeeping:
     to a round that comes soon, and neither the other parts nor the readiness wait for it. A store that is away is
     waited for.
 
-    `found` is called with each report, so that loops can be woken for what it brought.
+    `on_report` is called with each report, so that loops can be woken for what it brought.
     """
 
     def __init__(
@@ -47,14 +47,14 @@ class Housekeeping:
         queues: tuple[str, ...] | None,
         count_the_dead: Callable[[Callable[[UUID], bool]], list[UUID]],
         ready: Callable[[], None],
-        found: Callable[[ReconcileReport], None],
+        on_report: Callable[[ReconcileReport], None],
         wakes_by: Callable[[], str],
     ) -> None:
         self._worker = worker
         self._queues = queues
         self._count_all = count_the_dead
         self._ready = ready
-        self._found = found
+        self._on_report = on_report
         self._wakes_by = wakes_by
         self._is_ready = False
         self._has_beaten = False
@@ -131,18 +131,18 @@ class Housekeeping:
         report = reconcile.reconcile()
         if report.rearmed or report.dead_lettered or report.settled:
             log.info("reconciled", rearmed=report.rearmed, dead_lettered=report.dead_lettered, settled=report.settled)
-        self._found(report)
+        self._on_report(report)
         return report
 
     def _see_the_server(self) -> None:
         """Tell what of the session's settings costs something. Raises `OperationalError`, in words, for one in which
         nothing can be written: a standby may become the primary, so the worker waits.
         """
-        found = list(server_findings(connections[settings.database_alias]))
-        for fault in found:
+        faults = list(server_findings(connections[settings.database_alias]))
+        for fault in faults:
             if fault.weight is Weight.REFUSED:
                 raise OperationalError(f"{fault.text} {fault.cure}")
-        for fault in found:
+        for fault in faults:
             log.warning("database_setting", fault=fault.text, cure=fault.cure, check=fault.id, worker=self._worker)
 
     def _count_the_dead(self) -> None:

@@ -105,12 +105,12 @@ def left_open() -> list[str]:
     The driver is asked, too: into a transaction begun with a plain `BEGIN`, of which Django knows nothing, all that the
     next handlers of this thread write would go, and be lost with it.
     """
-    found = []
+    aliases = []
     for connection in connections.all(initialized_only=True):
         if is_open(connection):
-            found.append(connection.alias)
+            aliases.append(connection.alias)
             end_session(connection)
-    return found
+    return aliases
 
 
 def end_session(connection: BaseDatabaseWrapper) -> None:

@@ -160,10 +160,10 @@ def _locked(path: Path) -> Iterator[bytes | None]:
         except BlockingIOError:
             yield None
             return
-        found = os.fstat(file)
-        is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+        status = os.fstat(file)
+        is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
         # Between opening and locking somebody else may have counted and removed it.
-        yield os.pread(file, _SIZE, 0) if is_ours and found.st_nlink else None
+        yield os.pread(file, _SIZE, 0) if is_ours and status.st_nlink else None
     finally:
         os.close(file)
 

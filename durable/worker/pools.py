@@ -42,12 +42,12 @@ class PoolWatch:
 
     def look(self) -> None:
         """Look at each pool that this process has opened. Asks no database."""
-        found = []
+        complaints = []
         for alias, pool in self._pools().items():
             text = self._judge(alias, pool.get_stats())
             if text:
-                found.append(text)
-        self._complaints = found
+                complaints.append(text)
+        self._complaints = complaints
 
     def complaints(self) -> list[str]:
         """Which pools had nothing to give at the last look, in words."""

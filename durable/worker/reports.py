@@ -48,9 +48,9 @@ def read(pipe: int) -> list[Report]:
         lines = os.read(pipe, 65536).decode("utf-8", "replace").splitlines()
     except BlockingIOError:
         return []
-    found = []
+    reports = []
     for line in lines:
         word, _, text = line.partition(" ")
         if word in _WORDS:  # the first line may be the rest of one that was cut
-            found.append(Report(State(word), text))
-    return found
+            reports.append(Report(State(word), text))
+    return reports

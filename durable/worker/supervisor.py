@@ -133,8 +133,8 @@ class Supervisor:
     def complaints(self) -> list[str]:
         """Why this is not the full number of healthy workers, in words; empty when it is."""
         now = time.monotonic()
-        found = ["stopping"] if self._stopping is not None else []
-        return found + [text for child in self._children if (text := child.complaint(now))]
+        own = ["stopping"] if self._stopping is not None else []
+        return own + [text for child in self._children if (text := child.complaint(now))]
 
     @property
     def pids(self) -> list[int]:

@@ -13,7 +13,7 @@ from django.db import Error as DatabaseFault
 
 from durable.flow import turn
 from durable.flow.steps.aside import Aside
-from durable.flow.steps.choosing import LEFT_FOR, Told
+from durable.flow.steps.choosing import LEFT_FOR, Hints
 from durable.kernel.cache import Cache
 from durable.outcomes import Claim, Company, TurnReport
 from durable.worker.claims import Claims
@@ -54,7 +54,7 @@ class Turns:
         self._ready = ready
         self._closed = closed
         self._company = company
-        self.told = Told()
+        self.hints = Hints()
         self._aside = Aside()
         self._running: tuple[uuid.UUID, float] | None = None
 
@@ -87,7 +87,7 @@ class Turns:
                 take=self._take,
                 company=self._company(),
                 idle=self._claims.idle,
-                told=self.told,
+                hints=self.hints,
                 aside=self._aside,
                 reads=self._reads,
             )
@@ -107,12 +107,12 @@ class Turns:
 
     def close(self) -> None:
         """Evict every workflow and take the note away. On the turn thread, at its end."""
-        found: Sequence[Claim] = ()
+        committed: Sequence[Claim] = ()
         try:
-            found = turn.taken(self._take)
+            committed = turn.taken(self._take)
         except DatabaseFault:
             self._claims.lose_sight(self._take.token)
-        self._claims.receive(found)
+        self._claims.receive(committed)
         self._cache.drop_all()
         if self._note is not None:
             self._note.close()

@@ -141,7 +141,7 @@ class Worker:
             queues=self._queues,
             count_the_dead=places.count_the_dead,
             ready=self._prepared,
-            found=self._found,
+            on_report=self._reconciled,
             wakes_by=lambda: self.listener.wakes_by.value,
         )
         self.claim_loop = Loop("claim", self.claims.step, wake=self._claim_wake, at_end=self.claims.close)
@@ -247,19 +247,19 @@ class Worker:
 
     def complaints(self) -> list[str]:
         """Why this worker is not well, in words; empty when it is."""
-        found = []
+        texts = []
         if self._hangs is not None:
-            found.append(f"the code of workflow {self._hangs} hangs; this worker starts itself anew")
+            texts.append(f"the code of workflow {self._hangs} hangs; this worker starts itself anew")
         elif self._exit is not None:
-            found.append("stopping")
+            texts.append("stopping")
         elif not self.ready.is_set():
-            found.append("starting: not ready yet")
+            texts.append("starting: not ready yet")
         pulses = [loop.pulse for loop in self.loops] + [self.acks.pulse]
-        found += [pulse.complaint(stuck_after=STUCK_AFTER) for pulse in pulses]
+        texts += [pulse.complaint(stuck_after=STUCK_AFTER) for pulse in pulses]
         if self._exit is None:
-            found += [f"the {name} loop is gone" for name in self._gone()]
-        found += self._pools.complaints()
-        return [complaint for complaint in found if complaint]
+            texts += [f"the {name} loop is gone" for name in self._gone()]
+        texts += self._pools.complaints()
+        return [complaint for complaint in texts if complaint]
 
     @property
     def waits_for_store(self) -> bool:
@@ -325,7 +325,7 @@ class Worker:
         self.ready.set()
         self.ring()
 
-    def _found(self, report: ReconcileReport) -> None:
+    def _reconciled(self, report: ReconcileReport) -> None:
         if report.suspects_due:
             self.claims.suspects_due()
         if report.rearmed or report.dead_lettered or report.settled or report.suspects_due:
@@ -355,5 +355,5 @@ class Worker:
             case _:
                 pass
         if not delivery.claim.single:
-            self.turns.told.add(delivery.claim.workflow_id)
+            self.turns.hints.add(delivery.claim.workflow_id)
             self._turn_wake.ring()

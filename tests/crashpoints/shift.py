@@ -105,7 +105,7 @@ class Shift:
             queues=None,
             count_the_dead=partial(notes.count_the_dead, folder),
             ready=self._ready.set,
-            found=self._found,
+            on_report=self._reconciled,
             wakes_by=lambda: "polling",
         )
 
@@ -222,7 +222,7 @@ class Shift:
         self.notes.append(Note(self._folder))
         return self.notes[-1]
 
-    def _found(self, report: ReconcileReport) -> None:
+    def _reconciled(self, report: ReconcileReport) -> None:
         self._reported = report
         if report.suspects_due:
             self.claims.suspects_due()

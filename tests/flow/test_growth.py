@@ -306,13 +306,13 @@ def test_so_it_is_when_timers_wake_them(found: Counter[str]) -> None:
 
 def test_beyond_its_reach_it_asks_for_those_that_were_acknowledged_here_and_at_times_for_all(driver: Driver) -> None:
     one, *others = signalled(driver, 3, cold=40, cold_waited=60)
-    told = choosing.Told()
-    told.add(one)
-    told.add(uuid.uuid4())
+    hints = choosing.Hints()
+    hints.add(one)
+    hints.add(uuid.uuid4())
 
     def look() -> set[uuid.UUID]:
         chosen = choosing.choose(
-            connection, driver.cache, queues=None, limit=4, company=Company.ALONE, idle=4, told=told
+            connection, driver.cache, queues=None, limit=4, company=Company.ALONE, idle=4, hints=hints
         )
         return set(chosen.waited) & {one, *others}
 

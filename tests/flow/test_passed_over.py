@@ -240,7 +240,7 @@ class House:
         self.reports: list[ReconcileReport] = []
         self.keeping = Housekeeping(
             worker="new", queues=None, count_the_dead=partial(notes.count_the_dead, folder),
-            ready=self._is_ready, found=self.reports.append, wakes_by=lambda: "polling",
+            ready=self._is_ready, on_report=self.reports.append, wakes_by=lambda: "polling",
         )  # fmt: skip
 
     def _is_ready(self) -> None:

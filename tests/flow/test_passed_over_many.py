@@ -62,11 +62,11 @@ class Turner:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.aside, self.told = Aside(), choosing.Told()
+        self.aside, self.hints = Aside(), choosing.Hints()
 
     def step(self, limit: int = LIMIT) -> TurnReport:
         return turn.turn(
-            cache=self.driver.cache, queues=None, limit=limit, note=self.driver.noted.append, told=self.told,
+            cache=self.driver.cache, queues=None, limit=limit, note=self.driver.noted.append, hints=self.hints,
             aside=self.aside,
         )  # fmt: skip
 

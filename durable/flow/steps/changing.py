@@ -67,9 +67,9 @@ class Change(ABC, Generic[A]):
         """Everything that commits together: the first gate, the change, the audit, the marker."""
         workflow = workflows.lock(connection, [self.workflow_id]).get(self.workflow_id)
         if self.unconfirmed:
-            found = self._made(connection)
-            if found is not None:
-                return found
+            answer_before = self._made(connection)
+            if answer_before is not None:
+                return answer_before
         if self.request is not None:
             done = staff_actions.recorded(connection, self.audit_id)
             if done is not None:
@@ -140,8 +140,8 @@ class Change(ABC, Generic[A]):
         return self._made(connection)
 
     def _made(self, connection: BaseDatabaseWrapper) -> A | None:
-        found = staff_actions.recorded(connection, self.audit_id)
-        if found is None:
+        audit = staff_actions.recorded(connection, self.audit_id)
+        if audit is None:
             self.unconfirmed = ""
             return None
-        return self._answer(redrives.row(connection, found[0]), found[1])
+        return self._answer(redrives.row(connection, audit[0]), audit[1])

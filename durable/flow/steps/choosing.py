@@ -61,7 +61,7 @@ LEFT_BESIDE_OTHERS_FOR = 0.3
 """The same, in a batch that has something else to do."""
 
 
-class Told:
+class Hints:
     """Workflows for which this process has just acknowledged something: most of what is due, and without a look.
 
     A hint. `add` from any thread, the rest on the turn thread.
@@ -125,7 +125,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Candidates:
     """Who is due, each with the seconds for which it has waited, who has waited longest first."""
 
     warm: dict[uuid.UUID, float]
@@ -142,7 +142,7 @@ def choose(
     limit: int,
     company: Company,
     idle: int,
-    told: Told | None = None,
+    hints: Hints | None = None,
     left_out: Collection[uuid.UUID] = (),
 ) -> Choice:
     """Twice as many as a batch has, so that what others hold does not hide the rest. Alone, a worker leaves nothing to
@@ -153,13 +153,17 @@ def choose(
     what is due belongs to very few.
     """
     leaves = company is Company.OTHERS and cache.max_count > 0 and not clock.is_frozen()
-    found = _look(connection, cache, queues, limit, told, left_out)
+    candidates = _look(connection, cache, queues, limit, hints, left_out)
     # For as many as there is room for beside those at work, or as there are slots without work; where nothing is kept,
     # nothing is gained by waiting.
     room = max(idle, cache.room) if cache.max_count else limit * 2
-    chosen = _in_order(found, limit, room, settings.start_wait_for.total_seconds())
-    held = 0 if len(chosen) >= limit else len(found.cold) + len(found.starts) - sum(o not in found.warm for o in chosen)
-    return Choice(chosen, leaves=leaves, held=held, hides=not found.all_met or len(chosen) >= limit * 2)
+    chosen = _in_order(candidates, limit, room, settings.start_wait_for.total_seconds())
+    held = (
+        0
+        if len(chosen) >= limit
+        else len(candidates.cold) + len(candidates.starts) - sum(o not in candidates.warm for o in chosen)
+    )
+    return Choice(chosen, leaves=leaves, held=held, hides=not candidates.all_met or len(chosen) >= limit * 2)
 
 
 def _look(
@@ -167,60 +171,60 @@ def _look(
     cache: Cache,
     queues: tuple[str, ...] | None,
     limit: int,
-    told: Told | None,
+    hints: Hints | None,
     left_out: Collection[uuid.UUID],
-) -> _Found:
+) -> _Candidates:
     in_memory: list[Due] | None = None
-    found = _Found({}, {}, {})
+    candidates = _Candidates({}, {}, {})
     # Where a batch is known already, the look is for what has waited longest, and for what the hints do not say.
-    width = 1 if told is not None and len(told) >= limit else WIDE
+    width = 1 if hints is not None and len(hints) >= limit else WIDE
     starts = limit * min(width, 2)
     for times in DEEPER:
         depth = limit * width * times
         looked = due.owners(connection, messages=depth, timers=limit * 2, starts=starts, queues=queues, but=left_out)
-        found = _divided(cache, looked)
-        met = sum([one.messages for one in looked])
-        if met < depth and sum([one.begun and not one.messages for one in looked]) < limit * 2:
-            if told is not None:
-                told.forget()
-            found.all_met = sum([not one.begun for one in looked]) < starts
+        candidates = _divided(cache, looked)
+        met = sum([workflow.messages for workflow in looked])
+        if met < depth and sum([workflow.begun and not workflow.messages for workflow in looked]) < limit * 2:
+            if hints is not None:
+                hints.forget()
+            candidates.all_met = sum([not workflow.begun for workflow in looked]) < starts
             break
         if in_memory is None:
-            wants = len(found.warm) < limit and len(cache)
-            asked = [] if not wants else cache.ids if told is None else told.take(cache, limit=limit * 2)
+            wants = len(candidates.warm) < limit and len(cache)
+            asked = [] if not wants else cache.ids if hints is None else hints.take(cache, limit=limit * 2)
             asked = [owner for owner in asked if owner not in left_out]
             in_memory = due.among(connection, asked, limit=limit * 2) if asked else []
-            if told is not None:
-                for one in in_memory:
-                    told.add(one.owner)
-        found = _divided(cache, [*looked, *in_memory])
-        if met < depth or len(found.warm) + len(found.cold) >= limit:
+            if hints is not None:
+                for workflow in in_memory:
+                    hints.add(workflow.owner)
+        candidates = _divided(cache, [*looked, *in_memory])
+        if met < depth or len(candidates.warm) + len(candidates.cold) >= limit:
             break
-    return found
+    return candidates
 
 
-def _divided(cache: Cache, looked: list[Due]) -> _Found:
-    found = _Found({}, {}, {})
-    for owner, waited, _, begun in sorted(looked, key=lambda one: one.waited, reverse=True):
+def _divided(cache: Cache, looked: list[Due]) -> _Candidates:
+    candidates = _Candidates({}, {}, {})
+    for owner, waited, _, begun in sorted(looked, key=lambda workflow: workflow.waited, reverse=True):
         # Of one that has not begun and is there for another reason, its time is up, or somebody wants it to look.
-        part = found.warm if owner in cache else found.cold if begun else found.starts
+        part = candidates.warm if owner in cache else candidates.cold if begun else candidates.starts
         part.setdefault(owner, waited)
-    for owner in found.starts.keys() & found.cold.keys():
-        del found.starts[owner]
-    return found
+    for owner in candidates.starts.keys() & candidates.cold.keys():
+        del candidates.starts[owner]
+    return candidates
 
 
-def _in_order(found: _Found, limit: int, room: int, start_bound: float) -> dict[uuid.UUID, float]:
+def _in_order(candidates: _Candidates, limit: int, room: int, start_bound: float) -> dict[uuid.UUID, float]:
     """The candidates, each once."""
-    overtaken = [entry for entry in found.starts.items() if entry[1] >= start_bound]
+    overtaken = [entry for entry in candidates.starts.items() if entry[1] >= start_bound]
     order = dict(overtaken[: (limit + 1) // 2])
-    cold = [entry for entry in found.cold.items() if entry[0] not in order]
-    few = min(limit, len(found.warm) + COLD_SHARE) // COLD_SHARE
+    cold = [entry for entry in candidates.cold.items() if entry[0] not in order]
+    few = min(limit, len(candidates.warm) + COLD_SHARE) // COLD_SHARE
     if cold and cold[0][1] >= OVERTAKEN_FOR:
         few = max(few, 1)
     order.update(cold[:few])
-    order.update(found.warm)
+    order.update(candidates.warm)
     order.update(cold[few:][:room])
     order.update(overtaken)
-    order.update(islice(found.starts.items(), max(0, room - len(cold[few:]))))
+    order.update(islice(candidates.starts.items(), max(0, room - len(cold[few:]))))
     return dict(islice(order.items(), limit * 2))

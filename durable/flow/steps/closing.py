@@ -52,11 +52,11 @@ def take_messages(
     """
     unread: dict[uuid.UUID, dict[str, Any]] = {}
     for owner, kind, head in messages.take(connection, read=list(read), closing=workflow_ids):
-        told = unread.setdefault(owner, {"unread": []})
-        if len(told["unread"]) < UNREAD_LISTED:
-            told["unread"].append({"kind": kind, **_said(kind, head)})
+        listed = unread.setdefault(owner, {"unread": []})
+        if len(listed["unread"]) < UNREAD_LISTED:
+            listed["unread"].append({"kind": kind, **_said(kind, head)})
         else:
-            told["unread_more"] = told.get("unread_more", 0) + 1
+            listed["unread_more"] = listed.get("unread_more", 0) + 1
     return unread
 
 
@@ -88,11 +88,11 @@ def end(
     `before` are facts that belong in front of the closing event; they carry the next sequence numbers already.
     """
     settle(connection, [workflow.id])
-    told = {**data, **take_messages(connection, [workflow.id]).get(workflow.id, {})}
+    event_data = {**data, **take_messages(connection, [workflow.id]).get(workflow.id, {})}
     seq = workflow.last_seq + len(before) + 1
-    facts = [*before, Event(seq=seq, type=event, data=told, recorded_at=at)]
-    told_of = None if failure is None else failure.failure
-    reporting.closed(workflow, status, failure=told_of, reason=str(data.get("reason") or ""))
+    facts = [*before, Event(seq=seq, type=event, data=event_data, recorded_at=at)]
+    reported = None if failure is None else failure.failure
+    reporting.closed(workflow, status, failure=reported, reason=str(data.get("reason") or ""))
     together.record(
         connection,
         [(workflow.id, fact) for fact in facts],

@@ -71,7 +71,7 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
             for d in deaths
         ],
     )
-    told = [d for d in deaths if delivers(d)]
+    delivered = [d for d in deaths if delivers(d)]
     messages.insert(
         connection,
         [
@@ -82,7 +82,7 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
                 ordinal=d.row.ordinal,
                 payload=wire.dump({"failure": _failure(d).data, "attempts": d.row.attempts}),
             )
-            for d in told
+            for d in delivered
             if not d.workflow.single
         ],
     )
@@ -90,13 +90,13 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
         connection,
         [
             (d.workflow, EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, None, _failure(d))
-            for d in told
+            for d in delivered
             if d.workflow.single
         ],
         at=at,
     )
     # Their run is closed by that: nothing of it stays a dead letter.
-    outbox.cancel(connection, [d.row.id for d in told if d.workflow.single])
+    outbox.cancel(connection, [d.row.id for d in delivered if d.workflow.single])
 
 
 def _failure(death: Death) -> StoredFailure:

@@ -67,13 +67,13 @@ def was_made(doubt: Doubt, connection: BaseDatabaseWrapper) -> bool:
         claim = ending.claim
         match ending:
             case Cancelled():
-                found = 0
+                written = 0
             case Completed():
-                found = made.done(connection, claim.row_id, delivery=claim.delivery)
+                written = made.done(connection, claim.row_id, delivery=claim.delivery)
             case _:
-                found = made.failed(
+                written = made.failed(
                     connection, claim.row_id, delivery=claim.delivery, worker=claim.worker, cause=ending.cause
                 )
-        if found:
+        if written:
             return True
     return False

@@ -50,12 +50,16 @@ def classify(error: BaseException) -> Fault:
 
 
 def _classified(error: BaseException) -> Fault:
-    driver, found = origin(error)
-    if isinstance(error, DjangoInterfaceError) or (driver and isinstance(found, driver.InterfaceError)):
+    driver, original = origin(error)
+    if isinstance(error, DjangoInterfaceError) or (driver and isinstance(original, driver.InterfaceError)):
         return Fault.NEW_CONNECTION
     if driver is None:  # Django's own word, or nothing of a database
-        return Fault.NEW_CONNECTION if isinstance(found, DjangoOperationalError) else Fault.PERMANENT
-    return _classify_sqlite(driver, found) if driver is sys.modules.get("sqlite3") else _classify_server(driver, found)
+        return Fault.NEW_CONNECTION if isinstance(original, DjangoOperationalError) else Fault.PERMANENT
+    return (
+        _classify_sqlite(driver, original)
+        if driver is sys.modules.get("sqlite3")
+        else _classify_server(driver, original)
+    )
 
 
 def _classify_server(driver: Any, error: BaseException) -> Fault:
@@ -100,9 +104,9 @@ def forbids_writing(error: BaseException) -> bool:
     """Whether the error says that the session may not write where it wanted to: by its role or its mode, or because it
     does not find the table.
     """
-    found = origin(error)[1]
-    code: int | None = getattr(found, "sqlite_errorcode", None)
-    return sqlstate(found) in _FORBIDDEN or (code is not None and code & 0xFF == _SQLITE_READONLY)
+    original = origin(error)[1]
+    code: int | None = getattr(original, "sqlite_errorcode", None)
+    return sqlstate(original) in _FORBIDDEN or (code is not None and code & 0xFF == _SQLITE_READONLY)
 
 
 def is_empty_pool(error: BaseException) -> bool:

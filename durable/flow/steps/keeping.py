@@ -28,11 +28,11 @@ def offer(connection: BaseDatabaseWrapper, waiting: Sequence[LockedWorkflow], at
     """Let the code of (locked) workflows with a full history go on for its end: somebody has just asked it to cancel,
     or its time is up. Returns which. Once for each request: if it is blocked again, the request is parked.
     """
-    full = [one for one in waiting if one.status is WorkflowStatus.RUNNING and is_full(one)]
+    full = [workflow for workflow in waiting if workflow.status is WorkflowStatus.RUNNING and is_full(workflow)]
     if not full:
         return set()
-    over = {one.id for one in full if one.deadline_at is not None and one.deadline_at <= at}
-    offered = over | messages.asked_to_cancel(connection, [one.id for one in full])
+    over = {workflow.id for workflow in full if workflow.deadline_at is not None and workflow.deadline_at <= at}
+    offered = over | messages.asked_to_cancel(connection, [workflow.id for workflow in full])
     workflows.offer_again(connection, list(offered))
     return offered
 

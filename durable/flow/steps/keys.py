@@ -20,9 +20,9 @@ _LOOKS = 5
 def queues_due(new: Sequence[New], outcomes: Sequence[Started | KeyHeld]) -> set[str]:
     """The queues of those that went in and do not have to wait for their start."""
     return {
-        one.queue
-        for one, outcome in zip(new, outcomes, strict=True)
-        if isinstance(outcome, Started) and one.start_at is None
+        row.queue
+        for row, outcome in zip(new, outcomes, strict=True)
+        if isinstance(outcome, Started) and row.start_at is None
     }
 
 
@@ -40,18 +40,18 @@ def insert(
     for _ in range(_LOOKS):
         inserted = insert_rows(connection, waiting) if waiting else set()
         missing = []
-        for one in waiting:
-            if one.id in inserted:
-                outcomes[one.id] = Started(one.id)
+        for row in waiting:
+            if row.id in inserted:
+                outcomes[row.id] = Started(row.id)
                 continue
-            name = one.type if isinstance(one, NewWorkflow) else one.activity
-            holder = workflows.holder_of_key(connection, name, one.key) if one.key is not None else None
+            name = row.type if isinstance(row, NewWorkflow) else row.activity
+            holder = workflows.holder_of_key(connection, name, row.key) if row.key is not None else None
             if holder is None:
-                missing.append(one)
+                missing.append(row)
             else:
-                assert one.key is not None
-                outcomes[one.id] = KeyHeld(one.key, holder)
+                assert row.key is not None
+                outcomes[row.id] = KeyHeld(row.key, holder)
         waiting = missing
         if not waiting:
-            return [outcomes[one.id] for one in new]
-    raise RuntimeError(f"The keys {[one.key for one in waiting]} changed hands {_LOOKS} times during one call.")
+            return [outcomes[row.id] for row in new]
+    raise RuntimeError(f"The keys {[row.key for row in waiting]} changed hands {_LOOKS} times during one call.")

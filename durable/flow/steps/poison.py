@@ -38,15 +38,15 @@ def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
     else has to wait for it. Run again, it counts only if the run before it has left no trace. Raises `Busy` instead of
     waiting for somebody else's lock.
     """
-    found: list[LockedWorkflow] = []
+    first_look: list[LockedWorkflow] = []
 
     def count(connection: BaseDatabaseWrapper) -> None:
         workflow = _lock_free(connection, [workflow_id]).get(workflow_id)
         if workflow is None or not workflow.is_live:
             return
-        if not found:
-            found.append(workflow)
-        if (workflow.poison_turns, workflow.last_seq) == (found[0].poison_turns, found[0].last_seq):
+        if not first_look:
+            first_look.append(workflow)
+        if (workflow.poison_turns, workflow.last_seq) == (first_look[0].poison_turns, first_look[0].last_seq):
             _count(connection, workflow)
 
     return count

@@ -96,7 +96,9 @@ def prepare(
     left = choice.leave(begun, of=len(candidates))
     candidates[:] = [owner for owner in candidates if owner not in left][:limit]
     chosen = set(candidates)
-    sizes = _sizes(connection, [one for one in turnable if one.id in chosen and one.id not in warm])
+    sizes = _sizes(
+        connection, [candidate for candidate in turnable if candidate.id in chosen and candidate.id not in warm]
+    )
     room = settings.room
     cold: list[LockedWorkflow] = []
     events = size = 0
@@ -140,12 +142,12 @@ def _replay_all(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow],
     histories, unreadable = history.read_runs(connection, [workflow.id for workflow in cold])
     note.reads(None)
     for workflow in cold:
-        found = histories.get(workflow.id, [])
+        events = histories.get(workflow.id, [])
         problem = unreadable.get(workflow.id)
-        if problem is None and (not found or found[-1].seq < workflow.last_seq):
-            problem = f"it ends at event {found[-1].seq if found else 0}, not at {workflow.last_seq}"
+        if problem is None and (not events or events[-1].seq < workflow.last_seq):
+            problem = f"it ends at event {events[-1].seq if events else 0}, not at {workflow.last_seq}"
         if problem is None:
-            _replay(workflow, found, batch, note)
+            _replay(workflow, events, batch, note)
         else:
             batch.seen[workflow.id] = workflow.last_seq
             batch.verdicts[workflow.id] = WorkflowBlocked(f"The history can not be replayed: {problem}.")

@@ -47,20 +47,20 @@ def _due(
     """
     room = settings.room
     turnable = [workflow for workflow in locked if is_turnable(workflow)]
-    found = inbox.look(
+    selection = inbox.look(
         connection,
         [workflow.id for workflow in turnable],
         unbegun=[workflow.id for workflow in turnable if _is_unbegun(workflow, batch)],
         full=[w.id for w in turnable if is_full(w) or not room.takes_signals(w.last_seq, w.history_bytes)],
     )
-    if found.heaviest is not None:
-        note.reads(found.heaviest)
-    inboxes = inbox.read(connection, found)
-    if found.heaviest is not None:
+    if selection.heaviest is not None:
+        note.reads(selection.heaviest)
+    inboxes = inbox.read(connection, selection)
+    if selection.heaviest is not None:
         note.reads(None)
-    for owner, one in inboxes.items():
-        if one.problem:
-            batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {one.problem}."))
+    for owner, waiting in inboxes.items():
+        if waiting.problem:
+            batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {waiting.problem}."))
     return inboxes
 
 

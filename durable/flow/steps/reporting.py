@@ -31,17 +31,17 @@ def started(new: Sequence[NewWorkflow | NewActivity], outcomes: Sequence[Started
     """Workflows and single activities were inserted."""
     if not signals.workflow_started.receivers:
         return
-    for one, outcome in zip(new, outcomes, strict=True):
+    for row, outcome in zip(new, outcomes, strict=True):
         if isinstance(outcome, Started):
-            single = isinstance(one, NewActivity)
-            type = one.activity if isinstance(one, NewActivity) else one.type
+            single = isinstance(row, NewActivity)
+            type = row.activity if isinstance(row, NewActivity) else row.type
             signals.of_workflow(
                 signals.workflow_started,
                 type,
-                workflow_id=one.id,
-                key=one.key,
+                workflow_id=row.id,
+                key=row.key,
                 single=single,
-                queue=one.queue,
+                queue=row.queue,
             )
 
 
@@ -201,7 +201,7 @@ def _is_of_activities(error: BaseException) -> bool:
     """Whether activities that failed, and were reported, are all that this error says: one, a group of them, or an
     error that was raised from one.
     """
-    found = False
+    is_of_activity = False
     waiting = [error]
     seen: set[int] = set()
     while waiting:
@@ -210,14 +210,14 @@ def _is_of_activities(error: BaseException) -> bool:
             continue
         seen.add(id(part))
         if is_a(part, ActivityError):
-            found = True
+            is_of_activity = True
         elif is_a(part, BaseExceptionGroup):
             waiting += tracebacks.members(part)
         elif (cause := tracebacks.cause(part)) is not None:
             waiting.append(cause)
         else:
             return False
-    return found
+    return is_of_activity
 
 
 def _error_or(raised: BaseException | None, activity: str, ordinal: int, failure: Failure) -> BaseException:

@@ -73,9 +73,9 @@ def places(rows_or_filter: RowsOrFilter, read: Read, *, limit: int | None = None
         check(rows_or_filter)
     try:
         if isinstance(rows_or_filter, DeadLetterFilter):
-            found = read(partial(redrives.places, wanted=rows_or_filter, limit=limit))
-            return [Place(*each) for each in found]
-        return [_place(one) for one in islice(rows_or_filter, limit)]
+            keys = read(partial(redrives.places, wanted=rows_or_filter, limit=limit))
+            return [Place(*each) for each in keys]
+        return [_place(row) for row in islice(rows_or_filter, limit)]
     except (DjangoDatabaseError, InterfaceError) as error:
         raise StoreUnavailable(error, outcome_unknown=False) from error
 
@@ -125,8 +125,8 @@ def each(
     return outcomes
 
 
-def _place(one: OutboxRow | Place | tuple[uuid.UUID, int]) -> Place:
-    if isinstance(one, tuple):
-        workflow_id, ordinal = one
+def _place(row: OutboxRow | Place | tuple[uuid.UUID, int]) -> Place:
+    if isinstance(row, tuple):
+        workflow_id, ordinal = row
         return Place(workflow_id if isinstance(workflow_id, uuid.UUID) else uuid.UUID(str(workflow_id)), ordinal, None)
-    return Place(one.workflow_id, one.ordinal, one.run)
+    return Place(row.workflow_id, row.ordinal, row.run)

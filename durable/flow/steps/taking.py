@@ -37,9 +37,9 @@ class Take:
         """What a former try has taken without learning that it committed. Asks nothing when there is no doubt."""
         if not self.in_doubt:
             return []
-        found = claims.taken_under(connection, self.token, self._worker)
+        committed = claims.taken_under(connection, self.token, self._worker)
         self.settled()
-        return found
+        return committed
 
     def stage(self, connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> list[Claim]:
         """Stage the rows of some (locked) workflows' turns: as deliveries while there is room, the rest as pending."""

@@ -60,10 +60,10 @@ def _untold_in_transaction(connection: BaseDatabaseWrapper, queues: Iterable[str
     was told back: the list says how long a note is good.
     """
     hooks: Any = connection.run_on_commit
-    noted, told = getattr(connection, _MARK, (None, set()))
-    if noted is not hooks:
-        told = set()
-        setattr(connection, _MARK, (hooks, told))
-    untold = set(queues) - told
-    told |= untold
+    marked_hooks, woken = getattr(connection, _MARK, (None, set()))
+    if marked_hooks is not hooks:
+        woken = set()
+        setattr(connection, _MARK, (hooks, woken))
+    untold = set(queues) - woken
+    woken |= untold
     return untold
