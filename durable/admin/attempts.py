@@ -63,17 +63,17 @@ def failed_attempts() -> QuerySet[FailedAttempt]:
 
 def read(attempts: Iterable[Any], seen: FailureSight) -> list[ReadAttempt]:
     """Rows of `failed_attempts()` for reading, without the texts of errors where those are hidden."""
-    found = []
+    readable = []
     shown = seen.is_shown
     for row in attempts:
         error = wording.read_json(row.error_text)
         words, traceback = "", ""
         if isinstance(error, dict):
-            told = failures.readable(error, seen, row.owner, row.ordinal)
-            words, traceback = failure_words(told), str(told.get("traceback") or "")
+            failure = failures.readable(error, seen, row.owner, row.ordinal)
+            words, traceback = failure_words(failure), str(failure.get("traceback") or "")
         elif shown and row.error_text and error is None and row.error_text != "null":
             words = row.error_text
-        found.append(
+        readable.append(
             ReadAttempt(
                 row.number,
                 row.worker,
@@ -85,7 +85,7 @@ def read(attempts: Iterable[Any], seen: FailureSight) -> list[ReadAttempt]:
                 "" if shown or not row.error_text or row.error_text == "null" else seen.note,
             )
         )
-    return found
+    return readable
 
 
 def attempt_words(row: OutboxRow) -> str:

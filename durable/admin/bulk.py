@@ -78,9 +78,9 @@ def bulk_page(room: Room, workflow_id: uuid.UUID, scope: Scope) -> dict[str, Any
     """What the page of one shows; None if there is no such work, or none that this user may see."""
     rows = Workflow.objects.using(settings.database_alias).filter(pk=workflow_id, type=change_dead_letters.name)
     row = rows.defer("result", "failure", "timers").first()
-    if row is None or not (found := _visible([row], scope)):
+    if row is None or not (visible := _visible([row], scope)):
         return None
-    job = found[0][1]
+    job = visible[0][1]
     result = _last_result(row)
     progress = None if result is None else _progress(row.pk, *result)
     completed = row.status == WorkflowStatus.COMPLETED
@@ -181,7 +181,7 @@ def _progress(workflow_id: uuid.UUID, ordinal: int, result: str) -> BulkProgress
     """How far the work was, if that can be read."""
     try:
         born = birthplace.result(workflow_id, ordinal)
-        found = settings.codec().decode(result, BulkProgress, path="result", birthplace=born)
+        progress = settings.codec().decode(result, BulkProgress, path="result", birthplace=born)
     except BaseException:  # noqa: BLE001 - as above
         return None
-    return found if isinstance(found, BulkProgress) else None
+    return progress if isinstance(progress, BulkProgress) else None

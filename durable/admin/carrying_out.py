@@ -15,7 +15,7 @@ from durable.activities import BulkJob, BulkVerb, words_of
 from durable.admin import failures, sight
 from durable.admin.actions import Asked
 from durable.admin.previews import letters
-from durable.admin.telling import Told, gone, tell
+from durable.admin.telling import RowOutcome, gone, tell
 from durable.conf import settings
 from durable.errors import KeyTaken, RedriveRefused, StoreUnavailable, WorkflowNotFound
 from durable.flow import look
@@ -74,12 +74,12 @@ def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | No
     changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
     logbook.note_dead_letters(request.user, changed, words_of(asked.action.verb, asked.reason))
     seen = sight.of_failures(request)
-    told = [
-        Told(row.pk, row.activity, outcome, failures.named(names.get(row.pk), seen))
+    row_outcomes = [
+        RowOutcome(row.pk, row.activity, outcome, failures.named(names.get(row.pk), seen))
         for row, outcome in zip(rows, outcomes, strict=True)
     ]
-    told += [gone(key) for key in missing]
-    tell(request, room, asked, told, before=before)
+    row_outcomes += [gone(key) for key in missing]
+    tell(request, room, asked, row_outcomes, before=before)
     return None
 
 

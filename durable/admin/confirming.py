@@ -60,8 +60,8 @@ def ask(
     try:
         handed = carry_out(request, room, asked)
     except (OptionInvalid, PayloadError, StoreUnavailable, TransactionOpen) as error:
-        told = refusals.sentences(error) if isinstance(error, TransactionOpen) else str(error)
-        return _page(request, room, asked, back, problem=told)
+        problem_text = refusals.sentences(error) if isinstance(error, TransactionOpen) else str(error)
+        return _page(request, room, asked, back, problem=problem_text)
     except NotConfirmed:
         text = _(
             "The database did not answer: the work may or may not have begun. Send this again: it begins only once."

@@ -244,16 +244,16 @@ def _choices(title: Any, name: str, offered: Callable[[HttpRequest], list[tuple[
 
 def _sampled(request: HttpRequest) -> tuple[list[str], list[str]]:
     """Activities and queues to choose from: those of the newest dead letters. One bounded statement for both."""
-    found: tuple[list[str], list[str]] | None = getattr(request, "_durable_sampled", None)
-    if found is None:
+    sampled: tuple[list[str], list[str]] | None = getattr(request, "_durable_sampled", None)
+    if sampled is None:
         scope = scope_of(request)
         letters = scope.rows().dead_letters()
         pairs = list(letters.order_by("-dead_lettered_at", "-pk").values_list("activity", "queue")[:_SAMPLE])
         installed = {definition.name for definition in registry.activities()} if scope.is_whole else set()
         activities = {activity for activity, _queue in pairs} or installed
-        found = sorted(activities)[:_OFFERED], sorted({queue for _activity, queue in pairs})[:_OFFERED]
-        vars(request)["_durable_sampled"] = found
-    return found
+        sampled = sorted(activities)[:_OFFERED], sorted({queue for _activity, queue in pairs})[:_OFFERED]
+        vars(request)["_durable_sampled"] = sampled
+    return sampled
 
 
 def _names(names: list[str]) -> list[tuple[str, Any]]:

@@ -138,8 +138,8 @@ def _input(room: Room, row: Any, seen: PayloadSight) -> payloads.Stored | None:
     if not seen.is_shown:
         return None
     rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
-    found = rows.annotate(**payloads.columns("input")).first()
-    return payloads.stored(found, "input", room.birthplace(row, "input"), room.payload_address(row, "input"))
+    columns = rows.annotate(**payloads.columns("input")).first()
+    return payloads.stored(columns, "input", room.birthplace(row, "input"), room.payload_address(row, "input"))
 
 
 def _audit(row: Any) -> Table:

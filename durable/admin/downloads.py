@@ -91,8 +91,8 @@ def answer(rows: QuerySet[Any], expression: Any, filename: str, born: Birthplace
 def _pieces(rows: QuerySet[Any], expression: Any) -> Iterator[str]:
     start = 1
     while True:
-        found = rows.annotate(piece=Substr(expression, start, PIECE)).values_list("piece", flat=True)[:1]
-        piece = next(iter(found), None)
+        pieces = rows.annotate(piece=Substr(expression, start, PIECE)).values_list("piece", flat=True)[:1]
+        piece = next(iter(pieces), None)
         if piece is None or (not piece and start > 1):
             return
         yield piece

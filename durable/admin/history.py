@@ -85,7 +85,7 @@ def history_page(
     request: HttpRequest,
     workflow: Any,
     seen: PayloadSight,
-    told: FailureSight,
+    failure_sight: FailureSight,
     space: payloads.Space,
 ) -> HistoryPage:
     """The page of the history that the address asks for; an address that asks nonsense gets the first one.
@@ -102,7 +102,7 @@ def history_page(
         low, high = start, min(start + EVENTS_SHOWN - 1, _LAST_SEQ)
     events = _events(workflow.pk).filter(seq__gte=low, seq__lte=high).order_by("-seq" if newest else "seq")
     records = list(events.values_list("seq", "type", "ordinal", "recorded_at", "characters", "text"))
-    entries = _entries(workflow, records, seen, told, space)
+    entries = _entries(workflow, records, seen, failure_sight, space)
     last = workflow.last_seq
     if newest:
         onward, back, end = low - 1, high + EVENTS_SHOWN, min(EVENTS_SHOWN, last)
@@ -137,7 +137,7 @@ def single_event(
     workflow: Any,
     seq: int,
     seen: PayloadSight,
-    told: FailureSight,
+    failure_sight: FailureSight,
     space: payloads.Space,
     address: str,
 ) -> Entry | None:
@@ -148,18 +148,18 @@ def single_event(
     record = events.values_list("seq", "type", "ordinal", "recorded_at", "characters", "text").first()
     if record is None:
         return None
-    entry = _entries(workflow, [record], seen, told, space)[0]
+    entry = _entries(workflow, [record], seen, failure_sight, space)[0]
     return replace(entry, data=_beginning(workflow, seq, seen, space, address)) if entry.too_long else entry
 
 
 def _beginning(workflow: Any, seq: int, seen: PayloadSight, space: payloads.Space, address: str) -> SafeString:
-    found, born = None, NOWHERE
+    columns, born = None, NOWHERE
     if seen.is_shown:
         events = one_event(workflow.pk, seq)
         born = birthplace_of_event(workflow, seq)
         expression = downloads.payload_within("data")
-        found = events.only("pk").annotate(**payloads.of_expression("payload", expression)).first()
-    return payloads.payload(payloads.stored(found, "payload", born, address), seen, space)
+        columns = events.only("pk").annotate(**payloads.of_expression("payload", expression)).first()
+    return payloads.payload(payloads.stored(columns, "payload", born, address), seen, space)
 
 
 def birthplace_of_event(workflow: Any, seq: int) -> Birthplace:
@@ -203,15 +203,15 @@ def _entries(
     workflow: Any,
     records: Sequence[Any],
     seen: PayloadSight,
-    told: FailureSight,
+    failure_sight: FailureSight,
     space: payloads.Space,
 ) -> list[Entry]:
     names = _activity_names(workflow, records)
     entries = []
     for seq, event_type, ordinal, recorded_at, characters, text in records:
-        data = failures.of_event(event_type, wording.read_json(text), told, workflow, ordinal)
+        data = failures.of_event(event_type, wording.read_json(text), failure_sight, workflow, ordinal)
         name = names.get(seq)
-        shown, traceback = _shown(workflow, text, data, ordinal, seen, told)
+        shown, traceback = _shown(workflow, text, data, ordinal, seen, failure_sight)
         entries.append(
             Entry(
                 seq=seq,
@@ -235,13 +235,13 @@ def _shown(
     data: Any,
     ordinal: int | None,
     seen: PayloadSight,
-    told: FailureSight,
+    failure_sight: FailureSight,
 ) -> tuple[str, str]:
     """The data for reading, and a traceback apart from it, since lines are not readable inside JSON."""
     if text is None or data == {}:
         return "", ""
     if data is None:
-        return _unreadable(text, seen, told), ""
+        return _unreadable(text, seen, failure_sight), ""
     traceback = ""
     if isinstance(data, dict) and isinstance(data.get("failure"), dict):
         failure = dict(data["failure"])
@@ -256,7 +256,7 @@ def _shown(
         return _("Not shown: it is nested too deeply."), traceback
 
 
-def _unreadable(text: str, seen: PayloadSight, told: FailureSight) -> str:
+def _unreadable(text: str, seen: PayloadSight, failure_sight: FailureSight) -> str:
     """The payload can not be told from the rest, so all of it is shown as it is, or none."""
     if DIGEST_KEY in text:
         return _("Hidden: it holds the key of the digests, and cannot be read apart from it.")
@@ -264,7 +264,7 @@ def _unreadable(text: str, seen: PayloadSight, told: FailureSight) -> str:
         return _("Hidden: secret fields cannot be told from the rest of it.")
     if not seen.is_shown:
         return seen.note
-    return text if told.is_shown else told.note
+    return text if failure_sight.is_shown else failure_sight.note
 
 
 def _activity_names(workflow: Any, records: Sequence[Any]) -> dict[int, str]:

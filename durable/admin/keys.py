@@ -33,9 +33,9 @@ def spellings(term: str) -> list[str]:
     show escapes, and with accents as characters of their own or not.
     """
     plain = _ESCAPE.sub(_unescaped, term)
-    found = [term, plain, term.strip(), plain.strip()]
-    found += [normalize(form, text) for form in ("NFC", "NFD") for text in found]
-    return [text for text in dict.fromkeys(found) if _is_storable(text)]
+    candidates = [term, plain, term.strip(), plain.strip()]
+    candidates += [normalize(form, text) for form in ("NFC", "NFD") for text in candidates]
+    return [text for text in dict.fromkeys(candidates) if _is_storable(text)]
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -141,17 +141,17 @@ class MessageAdmin(Room):
         """Its facts and its payload."""
         now = clock.host_now()
         seen, space = sight.of_payloads(request), payloads.Space()
-        given = None
+        stored = None
         if seen.is_shown:
             rows = Message.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
-            found = rows.annotate(**payloads.columns("payload")).first()
-            given = payloads.stored(found, "payload", _born(row), self.payload_address(row, "payload"))
-            if row.kind == MessageKind.FAILED and given is not None:
-                told = sight.of_failures(request)
-                text = given.text if told.is_shown else told.note
-                if given.is_whole:
-                    text = _with_its_failure(row, given.text, told)
-                given = replace(given, text=text, characters=len(text) if given.is_whole else given.characters)
+            columns = rows.annotate(**payloads.columns("payload")).first()
+            stored = payloads.stored(columns, "payload", _born(row), self.payload_address(row, "payload"))
+            if row.kind == MessageKind.FAILED and stored is not None:
+                failure_sight = sight.of_failures(request)
+                text = stored.text if failure_sight.is_shown else failure_sight.note
+                if stored.is_whole:
+                    text = _with_its_failure(row, stored.text, failure_sight)
+                stored = replace(stored, text=text, characters=len(text) if stored.is_whole else stored.characters)
         return Page(
             title=_("%(kind)s, message %(id)s") % {"kind": wording.message_kind(row.kind), "id": row.pk},
             subtitle=_("message"),
@@ -169,17 +169,17 @@ class MessageAdmin(Room):
                         Fact(_("Sent only once under"), wording.plain(row.dedup)),
                     ],
                 ),
-                Text(_("Payload"), _payload(row, given, seen, space)),
+                Text(_("Payload"), _payload(row, stored, seen, space)),
             ],
             space=space,
         )
 
 
-def _payload(message: Any, given: payloads.Stored | None, seen: PayloadSight, space: payloads.Space) -> SafeString:
+def _payload(message: Any, stored: payloads.Stored | None, seen: PayloadSight, space: payloads.Space) -> SafeString:
     """That of an activity's completion is its result itself; the others are envelopes, as those of events."""
     if message.kind == MessageKind.COMPLETED.value:
-        return payloads.payload(given, seen, space)
-    return payloads.envelope(given, seen, space, partial(_places, message))
+        return payloads.payload(stored, seen, space)
+    return payloads.envelope(stored, seen, space, partial(_places, message))
 
 
 def _born(message: Any) -> Birthplace:

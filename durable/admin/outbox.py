@@ -134,8 +134,8 @@ class OutboxRowAdmin(Room):
         return heartbeat(row.workflow_id, row.ordinal)
 
     def _payload(self, row: Any, stored: Any, name: str, seen: PayloadSight, space: payloads.Space) -> SafeString:
-        given = payloads.stored(stored, name, self.birthplace(row, name), self.payload_address(row, name))
-        return payloads.payload(given, seen, space)
+        text = payloads.stored(stored, name, self.birthplace(row, name), self.payload_address(row, name))
+        return payloads.payload(text, seen, space)
 
     def _facts(self, row: Any, stored: Any, now: Any) -> list[Fact]:
         facts = [
@@ -158,8 +158,8 @@ class OutboxRowAdmin(Room):
             facts.append(Fact(_("Cause"), wording.cause(row.cause)))
         if row.dead_lettered_at:
             facts.append(Fact(_("Dead letter since"), wording.moment_and_distance(row.dead_lettered_at, now)))
-            told = _("yes, and it has acted on it") if row.failure_delivered else _("no, it still waits")
-            facts.append(Fact(_("Was the workflow told?"), told))
+            was_told = _("yes, and it has acted on it") if row.failure_delivered else _("no, it still waits")
+            facts.append(Fact(_("Was the workflow told?"), was_told))
         if row.redrive_count:
             facts.append(Fact(_("Redriven"), wording.number(row.redrive_count)))
         if row.discarded_at:

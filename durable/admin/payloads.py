@@ -130,10 +130,10 @@ class Stored:
 
 def columns(*names: str) -> dict[str, Any]:
     """Annotations for a query of rows whose payloads are shown: see `stored`."""
-    found: dict[str, Any] = {}
+    annotations: dict[str, Any] = {}
     for name in names:
-        found |= of_expression(name, Cast(name, TextField()))
-    return found
+        annotations |= of_expression(name, Cast(name, TextField()))
+    return annotations
 
 
 def of_expression(name: str, expression: Any) -> dict[str, Any]:
@@ -203,27 +203,27 @@ def block(text: str, space: Space, *, whole: Stored | None = None) -> SafeString
     return format_html('{}<p class="durable-quiet">{}{}</p>', box, note, _way_to(whole))
 
 
-def payload(given: Stored | None, seen: PayloadSight, space: Space) -> SafeString:
+def payload(stored_text: Stored | None, seen: PayloadSight, space: Space) -> SafeString:
     """A payload as HTML. Callers that may not show it do not select it either, and pass `None`."""
     if not seen.is_shown:
         return format_html('<span class="durable-quiet">{}</span>', seen.note)
-    if given is None:
+    if stored_text is None:
         return NOTHING
-    if given.is_whole:
-        return block(readable(given.text, given.born), space, whole=given)
-    return _part(given, space)
+    if stored_text.is_whole:
+        return block(readable(stored_text.text, stored_text.born), space, whole=stored_text)
+    return _part(stored_text, space)
 
 
-def _part(given: Stored, space: Space) -> SafeString:
+def _part(stored_text: Stored, space: Space) -> SafeString:
     """Of a longer payload than is loaded, the beginning, if that can be read by itself."""
-    if is_plain() and DIGEST_KEY not in given.text:
-        return block(given.text, space, whole=given)
-    return _unshown(given)
+    if is_plain() and DIGEST_KEY not in stored_text.text:
+        return block(stored_text.text, space, whole=stored_text)
+    return _unshown(stored_text)
 
 
-def _unshown(given: Stored) -> SafeString:
-    note = _("Not shown: it has %(all)s characters.") % {"all": number(given.characters)}
-    return format_html('<p class="durable-quiet">{}{}</p>', note, _way_to(given))
+def _unshown(stored_text: Stored) -> SafeString:
+    note = _("Not shown: it has %(all)s characters.") % {"all": number(stored_text.characters)}
+    return format_html('<p class="durable-quiet">{}{}</p>', note, _way_to(stored_text))
 
 
 def _way_to(whole: Stored | None) -> SafeString:
@@ -252,23 +252,23 @@ def _opened_value(key: str, value: Any, seen: PayloadSight, places: Mapping[str,
 
 
 def envelope(
-    given: Stored | None,
+    stored_text: Stored | None,
     seen: PayloadSight,
     space: Space,
     place: Callable[[Mapping[str, Any]], Mapping[str, Birthplace]],
 ) -> SafeString:
     """A message's data as HTML. `place` finds the birthplaces of the payloads in it."""
-    if not seen.is_shown or given is None:
-        return payload(given, seen, space)
-    if not given.is_whole:  # it cannot be taken apart, and may hold what is not to be seen
-        return _unshown(given)
-    data = read_json(given.text)
+    if not seen.is_shown or stored_text is None:
+        return payload(stored_text, seen, space)
+    if not stored_text.is_whole:  # it cannot be taken apart, and may hold what is not to be seen
+        return _unshown(stored_text)
+    data = read_json(stored_text.text)
     try:
         text = indented(opened(data, seen, place(data))) if isinstance(data, dict) else ""
     except RecursionError:
         text = ""
-    text = text or hidden.of_text(given.text, NOWHERE)
-    return block(text, space, whole=given)
+    text = text or hidden.of_text(stored_text.text, NOWHERE)
+    return block(text, space, whole=stored_text)
 
 
 def _opened_payload(value: Any, seen: PayloadSight, born: Birthplace) -> Any:

@@ -98,8 +98,13 @@ def _preview(asked: Asked) -> Preview:
     if asked.keys is None:
         assert asked.wanted is not None
         meant = _all_that_match(asked.wanted, asked.scope)
-        found = preview_redrive(meant, mode=asked.action.mode)
-        refused, go, looked_at, more = dict(found.refused), found.redrivable, found.looked_at, "+" * found.capped
+        preview = preview_redrive(meant, mode=asked.action.mode)
+        refused, go, looked_at, more = (
+            dict(preview.refused),
+            preview.redrivable,
+            preview.looked_at,
+            "+" * preview.capped,
+        )
         could_go: list[int] = []
     else:
         meant = letters(asked.keys, asked.scope)

@@ -127,12 +127,12 @@ class Room(_Base):
         _only_reading(request)
         if not self.has_view_permission(request):
             raise PermissionDenied
-        found = self.find(request, unquote(object_id))
-        if found is None:
+        row = self.find(request, unquote(object_id))
+        if row is None:
             return self.not_there(request, object_id)
-        payloads.note_look(request, self.looked_at(request, found))
-        page = self.page(request, found)
-        context = {"page": page, **self.more_context(request, found, page), **(extra_context or {})}
+        payloads.note_look(request, self.looked_at(request, row))
+        page = self.page(request, row)
+        context = {"page": page, **self.more_context(request, row, page), **(extra_context or {})}
         return self.answer(request, self.page_template, page.title, context)
 
     def not_there(self, request: HttpRequest, object_id: str) -> HttpResponse:

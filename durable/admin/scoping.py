@@ -19,11 +19,11 @@ from durable.store.reads import COUNT_CAP, FAILED_WITHIN, QueueState
 
 def scope_of(request: HttpRequest) -> Scope:
     """The scope of who asks; the hook is asked once for a request."""
-    found: Scope | None = getattr(request, "_durable_scope", None)
-    if found is None or found.user != request.user:
-        found = Scope(request.user)
-        vars(request)["_durable_scope"] = found
-    return found
+    scope: Scope | None = getattr(request, "_durable_scope", None)
+    if scope is None or scope.user != request.user:
+        scope = Scope(request.user)
+        vars(request)["_durable_scope"] = scope
+    return scope
 
 
 def readings(scope: Scope) -> look.Readings:
@@ -54,16 +54,16 @@ class _Numbers:
         messages = self.scope.narrow(Message.objects.using(connection.alias))
         come = messages.filter(parked=False, visible_at__lte=now).order_by("visible_at")
         woken = self.scope.workflows().filter(wake_at__lte=now).order_by("wake_at")
-        found: dict[str, dict[Any, datetime]] = {}
+        by_queue: dict[str, dict[Any, datetime]] = {}
         for rows in (
             come.values_list("workflow__queue", "workflow_id", "visible_at")[:COUNT_CAP],
             woken.values_list("queue", "pk", "wake_at")[:COUNT_CAP],
         ):
             for queue, workflow_id, at in rows:
                 assert at is not None
-                of_queue = found.setdefault(queue, {})
+                of_queue = by_queue.setdefault(queue, {})
                 of_queue[workflow_id] = min(at, of_queue.get(workflow_id, at))
-        return [QueueState(queue, len(due), min(due.values())) for queue, due in sorted(found.items())]
+        return [QueueState(queue, len(due), min(due.values())) for queue, due in sorted(by_queue.items())]
 
     def counts(self, connection: BaseDatabaseWrapper) -> dict[str, int]:
         """How much needs people."""
@@ -77,4 +77,4 @@ class _Numbers:
             "dead_letters": rows.dead_letters(),
             "expired": items.filter(locked_until__lt=now),
         }
-        return {name: found.order_by()[:COUNT_CAP].count() for name, found in wanted.items()}
+        return {name: rows_of.order_by()[:COUNT_CAP].count() for name, rows_of in wanted.items()}

@@ -67,7 +67,7 @@ def actions_table(rows: QuerySet[Any], title: str, empty: str) -> Table:
     the list alone.
     """
     done = rows.using(settings.database_alias).exclude(verb=StaffVerb.VIEW.value).defer("data")
-    found = list(done.order_by("-at", "-pk")[: ROWS_SHOWN + 1])
+    audits = list(done.order_by("-at", "-pk")[: ROWS_SHOWN + 1])
     return Table(
         title,
         [_("When"), _("What"), _("Who"), _("Through"), _("Why"), _("Was it judged?")],
@@ -80,11 +80,11 @@ def actions_table(rows: QuerySet[Any], title: str, empty: str) -> Table:
                 wording.plain(wording.shortened(audit.reason, 1_000)),
                 wording.NOTHING if audit.was_judged is None else _("yes") if audit.was_judged else _("no"),
             ]
-            for audit in found[:ROWS_SHOWN]
+            for audit in audits[:ROWS_SHOWN]
         ],
         empty=empty,
         note=_("Only the newest %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
-        if len(found) > ROWS_SHOWN
+        if len(audits) > ROWS_SHOWN
         else "",
     )
 

@@ -33,7 +33,7 @@ _AS_BEFORE = (StoreUnavailable, RowUnreadable)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RowOutcome:
     """One row that was meant, and what became of it."""
 
     key: int
@@ -42,17 +42,17 @@ class Told:
     about: str = ""
 
 
-def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[Told], *, before: int) -> None:
+def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[RowOutcome], *, before: int) -> None:
     """Add the messages: what was done, each kind of refusal with its reason and what to do next, what changed since
     the preview. `before` rows do not match any more because this very form has moved them.
     """
-    done = [told for told in outcomes if not isinstance(told.outcome, RedriveRefused)]
+    done = [entry for entry in outcomes if not isinstance(entry.outcome, RedriveRefused)]
     if done:
         messages.success(request, _done(room, asked, done))
-    kinds: dict[tuple[str, refusals.Wording], list[Told]] = {}
-    for told in outcomes:
-        if isinstance(told.outcome, RedriveRefused):
-            kinds.setdefault((told.outcome.code, refusals.of(told.outcome)), []).append(told)
+    kinds: dict[tuple[str, refusals.Wording], list[RowOutcome]] = {}
+    for entry in outcomes:
+        if isinstance(entry.outcome, RedriveRefused):
+            kinds.setdefault((entry.outcome.code, refusals.of(entry.outcome)), []).append(entry)
     for (code, words), refused in kinds.items():
         level = {"already_done": messages.INFO, "store_unavailable": messages.ERROR}.get(code, messages.WARNING)
         messages.add_message(request, level, _refused(room, words, refused, code))
@@ -67,14 +67,14 @@ def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[Told
         messages.info(request, _("Nothing matched any more, so nothing was done."))
 
 
-def named(room: Room, rows: Sequence[Told]) -> SafeString:
+def named(room: Room, rows: Sequence[RowOutcome]) -> SafeString:
     """The first few rows as links, and how many more there are."""
     links = format_html_join(
         ", ",
         "{}{}",
         (
-            (room.link(DeadLetter, told.key, _name(told.key, told.activity)), in_brackets(told.about))
-            for told in rows[:NAMED]
+            (room.link(DeadLetter, entry.key, _name(entry.key, entry.activity)), in_brackets(entry.about))
+            for entry in rows[:NAMED]
         ),
     )
     if len(rows) <= NAMED:
@@ -91,7 +91,7 @@ def _name(key: int, activity: str) -> str:
     return f"{wording.name(activity, 60)} #{key}" if activity else f"#{key}"
 
 
-def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
+def _done(room: Room, asked: Asked, done: Sequence[RowOutcome]) -> SafeString:
     count = {"count": wording.number(len(done))}
     if asked.action.verb is BulkVerb.DISCARD:
         text = ngettext(
@@ -106,7 +106,7 @@ def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
             len(done),
         )
     parts = [text % count]
-    rows: list[Any] = [told.outcome.row for told in done if not isinstance(told.outcome, RedriveRefused)]
+    rows: list[Any] = [entry.outcome.row for entry in done if not isinstance(entry.outcome, RedriveRefused)]
     paused = sum(1 for row in rows if row.paused and row.status == "pending")
     if paused and len(done) == 1:
         parts.append(_("It belongs to a paused workflow and runs when that is resumed."))
@@ -119,7 +119,7 @@ def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
             )
             % {"count": wording.number(paused)}
         )
-    judged = sum(1 for told in done if not isinstance(told.outcome, RedriveRefused) and told.outcome.was_judged)
+    judged = sum(1 for entry in done if not isinstance(entry.outcome, RedriveRefused) and entry.outcome.was_judged)
     if judged and asked.action.verb is BulkVerb.FORCE and len(done) == 1:
         parts.append(_("It was judged: the workflow has gone on, and what the activity returns is dropped."))
     elif judged and asked.action.verb is BulkVerb.FORCE:
@@ -135,7 +135,7 @@ def _done(room: Room, asked: Asked, done: Sequence[Told]) -> SafeString:
     return format_html("{} {}", " ".join(parts), named(room, done))
 
 
-def _refused(room: Room, words: refusals.Wording, refused: Sequence[Told], code: str) -> SafeString:
+def _refused(room: Room, words: refusals.Wording, refused: Sequence[RowOutcome], code: str) -> SafeString:
     count = {"count": wording.number(len(refused)), "why": words.why, "next": words.next}
     if code == "already_done":
         text = ngettext("%(count)s was already done. %(why)s", "%(count)s were already done. %(why)s", len(refused))
@@ -148,15 +148,17 @@ def _refused(room: Room, words: refusals.Wording, refused: Sequence[Told], code:
     return format_html("{} {}", text % count, named(room, refused))
 
 
-def _changed(room: Room, asked: Asked, outcomes: Sequence[Told], done: int) -> SafeString | str:
+def _changed(room: Room, asked: Asked, outcomes: Sequence[RowOutcome], done: int) -> SafeString | str:
     """What is different from the preview: by name where rows were chosen singly, else by number."""
     again = [
-        told for told in outcomes if isinstance(told.outcome, RedriveRefused) and told.outcome.code == "already_done"
+        entry
+        for entry in outcomes
+        if isinstance(entry.outcome, RedriveRefused) and entry.outcome.code == "already_done"
     ]
     if again:
         return ""
     if asked.could_go is not None:
-        changed = [told for told in outcomes if _has_changed(told) and told.key in asked.could_go]
+        changed = [entry for entry in outcomes if _has_changed(entry) and entry.key in asked.could_go]
         if not changed:
             return ""
         text = ngettext(
@@ -165,7 +167,7 @@ def _changed(room: Room, asked: Asked, outcomes: Sequence[Told], done: int) -> S
             len(changed),
         )
         return format_html("{} {}", text % {"count": wording.number(len(changed))}, named(room, changed))
-    as_before = sum(1 for told in outcomes if isinstance(told.outcome, _AS_BEFORE))
+    as_before = sum(1 for entry in outcomes if isinstance(entry.outcome, _AS_BEFORE))
     if asked.previewed is None or done <= asked.previewed <= done + as_before:
         return ""
     return _("This changed between the preview and your answer: %(then)s would have gone, %(now)s went.") % {
@@ -174,11 +176,11 @@ def _changed(room: Room, asked: Asked, outcomes: Sequence[Told], done: int) -> S
     }
 
 
-def _has_changed(told: Told) -> bool:
+def _has_changed(entry: RowOutcome) -> bool:
     """Whether it was refused for how it stands now."""
-    return isinstance(told.outcome, RedriveRefused) and not isinstance(told.outcome, _AS_BEFORE)
+    return isinstance(entry.outcome, RedriveRefused) and not isinstance(entry.outcome, _AS_BEFORE)
 
 
-def gone(key: int) -> Told:
+def gone(key: int) -> RowOutcome:
     """A row that was chosen and is not there any more."""
-    return Told(key, "", RowNotFound(None, 0))
+    return RowOutcome(key, "", RowNotFound(None, 0))

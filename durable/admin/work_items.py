@@ -78,9 +78,9 @@ class WorkItemAdmin(Room):
         heartbeat = None
         if seen.is_shown:
             rows = WorkItem.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
-            found = rows.annotate(**payloads.columns("heartbeat")).first()
+            columns = rows.annotate(**payloads.columns("heartbeat")).first()
             address = self.payload_address(row, "heartbeat")
-            heartbeat = payloads.stored(found, "heartbeat", self.birthplace(row, "heartbeat"), address)
+            heartbeat = payloads.stored(columns, "heartbeat", self.birthplace(row, "heartbeat"), address)
         return Page(
             title=_("Delivery of outbox row %(id)s") % {"id": row.pk},
             subtitle=_("work item"),

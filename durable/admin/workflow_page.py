@@ -95,8 +95,8 @@ class WorkflowPage:
 
     def _payload(self, name: str) -> SafeString:
         born = self.room.birthplace(self.workflow, name)
-        given = payloads.stored(self.workflow, name, born, self.room.payload_address(self.workflow, name))
-        return payloads.payload(given, self.seen, self.space)
+        stored = payloads.stored(self.workflow, name, born, self.room.payload_address(self.workflow, name))
+        return payloads.payload(stored, self.seen, self.space)
 
     def _links(self, request: HttpRequest) -> object:
         """Ways on from here: to its dead letters, and to how far it is if it is the app's own work."""
@@ -201,13 +201,13 @@ class WorkflowPage:
         return Facts(_("Blocked"), facts, kind="alarm")
 
     def _failure(self, failure: Any) -> Text:
-        told = failures.readable(failure, self.failures, self.workflow.pk, 1 if self.workflow.single else None)
+        failure_data = failures.readable(failure, self.failures, self.workflow.pk, 1 if self.workflow.single else None)
         if not self.failures.is_shown:
-            named = failure_words(told)
+            named = failure_words(failure_data)
             note = format_html('<span class="durable-quiet">{}</span>', self.failures.note)
             return Text(_("Failure"), format_html("{}{}", payloads.block(named, self.space), note) if named else note)
-        words = failure_words(told) or str(self.workflow.failure_text)
-        traceback = str(told.get("traceback") or "") if isinstance(told, dict) else ""
+        words = failure_words(failure_data) or str(self.workflow.failure_text)
+        traceback = str(failure_data.get("traceback") or "") if isinstance(failure_data, dict) else ""
         body: SafeString = payloads.block(words, self.space)
         if traceback:
             body = format_html(

@@ -274,15 +274,15 @@ VERBS: Mapping[str, Verb] = {
 
 def buttons(room: Room, request: HttpRequest, workflow: Any) -> list[Button]:
     """The verbs that this user may use; those that do not fit the workflow's state say why."""
-    found = []
+    offered = []
     for verb in VERBS.values():
         if not verb.allowed(request):
             continue
         refused = verb.impossible(workflow)
         if refused and verb.name in ("resume", "unblock"):
             continue  # they mean something for few workflows; where they do not, they are no choice at all
-        found.append(Button(verb.label, verb_address(room, verb.name, workflow.pk), verb.tone, refused))
-    return found
+        offered.append(Button(verb.label, verb_address(room, verb.name, workflow.pk), verb.tone, refused))
+    return offered
 
 
 def verb_address(room: Room, name: str, workflow_id: uuid.UUID) -> str:

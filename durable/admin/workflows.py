@@ -272,5 +272,5 @@ class WorkflowAdmin(Room):
         downloads.note(request, payloads.Looked(workflow.pk, f"event {seq}, downloaded"))
         filename = f"event-{workflow.pk}-{seq}.json"
         born = birthplace_of_event(workflow, seq)
-        found = downloads.answer(one_event(workflow.pk, seq), downloads.payload_within("data"), filename, born)
-        return found or self.not_there(request, object_id)
+        download = downloads.answer(one_event(workflow.pk, seq), downloads.payload_within("data"), filename, born)
+        return download or self.not_there(request, object_id)
