@@ -141,17 +141,17 @@ def change_some_dead_letters(job: BulkJob, progress: BulkProgress) -> BulkProgre
         if len(examples.setdefault(code, [])) < EXAMPLES:
             examples[code].append(row_id)
     logbook.note_dead_letters(user, changed, words_of(job.verb, job.reason))
-    found = look.dead_letters_matching(
+    next_letters = look.dead_letters_matching(
         job.wanted, limit=AT_ONCE, after=progress.behind, within=None if job.actor_key is None else scope.rows()
     )
-    last = found[-1] if found else None
+    last = next_letters[-1] if next_letters else None
     return BulkProgress(
         counts=counts,
         examples=examples,
-        coming=[(row.workflow_id, row.ordinal, row.run, row.pk) for row in found],
+        coming=[(row.workflow_id, row.ordinal, row.run, row.pk) for row in next_letters],
         behind=progress.behind if last is None or last.dead_lettered_at is None else (last.dead_lettered_at, last.pk),
         pause=_pause(job, moved),
-        over=not found,
+        over=not next_letters,
     )
 
 

@@ -49,7 +49,7 @@ def check_environment(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 def check_registered(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """E007 and W005: names that clash, and workflow code that a replay can not repeat."""
-    found: list[CheckMessage] = [
+    messages: list[CheckMessage] = [
         Error(
             f"The {clash.kind} name {clash.name!r} is claimed by {clash.first} and by {clash.second}.",
             hint="Give one of them another name with `name=`.",
@@ -58,7 +58,7 @@ def check_registered(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         for clash in registry.clashes()
     ]
     for definition in registry.workflows():
-        found += [
+        messages += [
             Warning(
                 f"The workflow {definition.name} can not be replayed safely: {finding.function}, line {finding.line} "
                 f"of {finding.file}, calls {finding.call}.",
@@ -68,7 +68,7 @@ def check_registered(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             )
             for finding in purity.findings(definition.fn)
         ]
-    return found
+    return messages
 
 
 def check_alias(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
@@ -78,18 +78,18 @@ def check_alias(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     split = _split()
     if split:
         return split
-    found = (*findings(settings.database_alias), *pool_findings())
-    return [_message(fault) for fault in found if fault.weight is not Weight.NO_WORKER]
+    faults = (*findings(settings.database_alias), *pool_findings())
+    return [_message(fault) for fault in faults if fault.weight is not Weight.NO_WORKER]
 
 
 def check_server(app_configs: Any, *, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """E009, W004 and W007 to W009 again, where the server's or role's own value is not what the settings leave."""
     if problems() or settings.database_alias not in (databases or ()):
         return []
-    told = [*findings(settings.database_alias), *pool_findings()]
-    if any(fault.weight is not Weight.WARNED for fault in told):
+    faults = [*findings(settings.database_alias), *pool_findings()]
+    if any(fault.weight is not Weight.WARNED for fault in faults):
         return []  # E009 names it; to connect would raise what the driver, or its pool, makes of it
-    said = {(fault.id, fault.text) for fault in told}
+    said = {(fault.id, fault.text) for fault in faults}
     connection = connections[settings.database_alias]
     return [_message(fault) for fault in server_findings(connection) if (fault.id, fault.text) not in said]
 
@@ -162,12 +162,12 @@ def _split() -> list[CheckMessage]:
     # A router without an opinion says "default", which a DATABASE of one's own overrules.
     if not refusing and (used == {alias} or (settings.database and used == {DEFAULT_DB_ALIAS})):
         return []
-    told = ", ".join(f"{name} on {' and '.join(sorted(where))}" for name, where in sorted(places.items()))
+    routes = ", ".join(f"{name} on {' and '.join(sorted(where))}" for name, where in sorted(places.items()))
     if refusing:
-        told += f"; it allows no tables on {alias!r} for {', '.join(sorted(refusing))}"
+        routes += f"; it allows no tables on {alias!r} for {', '.join(sorted(refusing))}"
     return [
         Error(
-            f"The tables of durable have to be in one database, read and written there; the router says: {told}.",
+            f"The tables of durable have to be in one database, read and written there; the router says: {routes}.",
             hint="Route the whole app 'durable' to one alias, for reading, writing and migrating.",
             id="durable.E004",
         )

@@ -112,10 +112,10 @@ def _retry(value: Any) -> None:
         raise _Refused("a durable.Retry")
 
 
-def _either(one: str, other: str) -> Callable[[Any], None]:
+def _either(first: str, second: str) -> Callable[[Any], None]:
     def check(value: Any) -> None:
-        if value not in (one, other):
-            raise _Refused(f"{one!r} or {other!r}")
+        if value not in (first, second):
+            raise _Refused(f"{first!r} or {second!r}")
 
     return check
 
@@ -150,13 +150,13 @@ def _queues(value: Any) -> None:
 
 def _dotted(value: Any) -> None:
     try:
-        found = import_string(value) if isinstance(value, str) else None
+        codec = import_string(value) if isinstance(value, str) else None
     except ImportError as error:
         raise _Refused(f"the dotted path of a class that can be imported ({error})") from None
-    if not isinstance(found, type) or not issubclass(found, JsonCodec):
+    if not isinstance(codec, type) or not issubclass(codec, JsonCodec):
         raise _Refused("the dotted path of a subclass of durable.kernel.codec.JsonCodec")
     for hook in ("wrap", "unwrap"):
-        if not _takes_birthplace(getattr(found, hook)):
+        if not _takes_birthplace(getattr(codec, hook)):
             raise _Refused(f"a codec whose {hook} is told the birthplace: `def {hook}(self, text, birthplace)`")
 
 
@@ -320,45 +320,45 @@ _SECRET = frozenset({"ENCRYPTION_KEYS"})
 
 def problems() -> list[Problem]:
     """What is wrong with the project's `DURABLE`. An empty list: nothing."""
-    given = getattr(django_settings, "DURABLE", {})
-    if not isinstance(given, dict):
-        return [Problem(f"DURABLE is {given!r}, not a dict.", "Write DURABLE = {...} in the project's settings.")]
-    found: list[Problem] = []
-    for key, value in given.items():
+    chosen = getattr(django_settings, "DURABLE", {})
+    if not isinstance(chosen, dict):
+        return [Problem(f"DURABLE is {chosen!r}, not a dict.", "Write DURABLE = {...} in the project's settings.")]
+    faults: list[Problem] = []
+    for key, value in chosen.items():
         check = CHECKS.get(key)
         if check is None:
             close = difflib.get_close_matches(str(key).upper(), CHECKS, n=1)
             cure = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(CHECKS)}."
-            found.append(Problem(f"DURABLE[{key!r}] is no setting.", cure, id="durable.E001"))
+            faults.append(Problem(f"DURABLE[{key!r}] is no setting.", cure, id="durable.E001"))
             continue
         try:
             check(value)
         except _Refused as refused:
-            told = "wrong (not shown)" if key in _SECRET else repr(value)
+            shown = "wrong (not shown)" if key in _SECRET else repr(value)
             cure = f"It has to be {refused}."
-            found.append(Problem(f"DURABLE[{key!r}] is {told}.", cure, _IDS.get(key, "durable.E002")))
-    return found or [*_too_long(given), *_missed_by_codec(given)]
+            faults.append(Problem(f"DURABLE[{key!r}] is {shown}.", cure, _IDS.get(key, "durable.E002")))
+    return faults or [*_too_long(chosen), *_missed_by_codec(chosen)]
 
 
-def _missed_by_codec(given: Mapping[str, Any]) -> list[Problem]:
-    kind: type[JsonCodec] = import_string(given.get("CODEC", JSON_CODEC))
-    fault = kind.fault(given)
-    return [Problem(f"DURABLE['CODEC'] is {given['CODEC']!r}.", fault, _IDS["CODEC"])] if fault else []
+def _missed_by_codec(chosen: Mapping[str, Any]) -> list[Problem]:
+    kind: type[JsonCodec] = import_string(chosen.get("CODEC", JSON_CODEC))
+    fault = kind.fault(chosen)
+    return [Problem(f"DURABLE['CODEC'] is {chosen['CODEC']!r}.", fault, _IDS["CODEC"])] if fault else []
 
 
-def _too_long(given: Mapping[str, Any]) -> list[Problem]:
+def _too_long(chosen: Mapping[str, Any]) -> list[Problem]:
     """Spans, each right by itself, that are longer than the lease, in which they have to come to pass."""
-    lease = given.get("LEASE_FOR", Settings.lease_for)
+    lease = chosen.get("LEASE_FOR", Settings.lease_for)
     reasons = {"RECONCILE_EVERY": "a worker that gives a sign so rarely is taken for dead"}
-    if not given.get("NOTIFY"):
+    if not chosen.get("NOTIFY"):
         reasons["POLL_FOR"] = "an idle worker would look for work so rarely, and nothing else wakes it"
     return [
         Problem(
-            f"DURABLE[{key!r}] is {given[key]!r}, longer than LEASE_FOR, which is {lease!r}: {reason}.",
+            f"DURABLE[{key!r}] is {chosen[key]!r}, longer than LEASE_FOR, which is {lease!r}: {reason}.",
             "Make it LEASE_FOR at most, or leave it out.",
         )
         for key, reason in reasons.items()
-        if key in given and given[key] > lease
+        if key in chosen and chosen[key] > lease
     ]
 
 
@@ -381,8 +381,8 @@ class _Current:
         wrong = problems()
         if wrong:
             raise ConfigurationError(" ".join(f"{problem.text} {problem.cure}" for problem in wrong))
-        given: dict[str, Any] = getattr(django_settings, "DURABLE", {})
-        read = Settings(**{_CHOSEN.get(key, key.lower()): value for key, value in given.items()})
+        chosen: dict[str, Any] = getattr(django_settings, "DURABLE", {})
+        read = Settings(**{_CHOSEN.get(key, key.lower()): value for key, value in chosen.items()})
         object.__setattr__(self, "_read", read)
         return read
 

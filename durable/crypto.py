@@ -49,9 +49,9 @@ class EncryptingCodec(JsonCodec):
     encrypts = True
 
     @classmethod
-    def fault(cls, given: Mapping[str, Any]) -> str:
+    def fault(cls, options: Mapping[str, Any]) -> str:
         """It needs a key."""
-        return "" if given.get("ENCRYPTION_KEYS") else "It needs a key: set DURABLE['ENCRYPTION_KEYS']."
+        return "" if options.get("ENCRYPTION_KEYS") else "It needs a key: set DURABLE['ENCRYPTION_KEYS']."
 
     def __init__(
         self,
@@ -62,12 +62,12 @@ class EncryptingCodec(JsonCodec):
         **more: Any,
     ) -> None:
         super().__init__(max_bytes=max_bytes, **more)
-        given = settings.encryption_keys if keys is None else keys
-        if not given:
+        chosen = settings.encryption_keys if keys is None else keys
+        if not chosen:
             raise ConfigurationError(
                 "DURABLE['ENCRYPTION_KEYS'] is empty, and durable.crypto.EncryptingCodec has no key to write with."
             )
-        self._keys = {key_id: _Key(key_bytes(key)) for key_id, key in given.items()}
+        self._keys = {key_id: _Key(key_bytes(key)) for key_id, key in chosen.items()}
         self._current = next(iter(self._keys))
         self._begin = f"{FORMAT}.{self._current}."
         self._reads_plain = settings.read_unencrypted if reads_plain is None else reads_plain

@@ -47,14 +47,14 @@ class _Wrong(Exception):
 
 def _hook(path: str) -> Hook:
     try:
-        found = import_string(path)
+        imported = import_string(path)
     except Exception as error:  # the module is the project's code: importing it can raise anything
         raise _Wrong(f"it can not be imported ({said(error, LONGEST)})") from error
-    if not callable(found):
+    if not callable(imported):
         raise _Wrong("it is no function")
-    if inspect.iscoroutinefunction(found):
+    if inspect.iscoroutinefunction(imported):
         raise _Wrong("it is an async function")
-    hook: Hook = found
+    hook: Hook = imported
     return hook
 
 
@@ -75,13 +75,13 @@ class Scope:
 
     def workflows(self) -> WorkflowQuerySet:
         """The workflows that this user may see."""
-        found: WorkflowQuerySet = self._of(Workflow, Workflow.objects.all())
-        return found
+        visible: WorkflowQuerySet = self._of(Workflow, Workflow.objects.all())
+        return visible
 
     def rows(self) -> OutboxQuerySet:
         """The outbox rows that this user may see, dead letters among them."""
-        found: OutboxQuerySet = self._of(OutboxRow, OutboxRow.objects.all())
-        return found
+        visible: OutboxQuerySet = self._of(OutboxRow, OutboxRow.objects.all())
+        return visible
 
     def has_failed(self) -> bool:
         """Whether the hook fails for one of the two, so that nothing is shown."""

@@ -17,7 +17,7 @@ READY = "ready"
 READY_WITHIN = 60.0
 
 
-def _main(given: dict[str, Any]) -> None:
+def _main(job: dict[str, Any]) -> None:
     import django
 
     django.setup()
@@ -26,12 +26,12 @@ def _main(given: dict[str, Any]) -> None:
     from durable.bench.scratch import chosen, entered
     from durable.worker.worker import Worker
 
-    for module in given["modules"]:
+    for module in job["modules"]:
         import_module(module)
-    spans = {name: timedelta(seconds=seconds) for name, seconds in given["spans"].items()}
-    with entered(given["alias"], given["name"], **given["database"]), chosen(**given["durable"], **spans):
-        django_settings.DEBUG = given["debug"] == "on"
-        worker = Worker(name=given["worker"])
+    spans = {name: timedelta(seconds=seconds) for name, seconds in job["spans"].items()}
+    with entered(job["alias"], job["name"], **job["database"]), chosen(**job["durable"], **spans):
+        django_settings.DEBUG = job["debug"] == "on"
+        worker = Worker(name=job["worker"])
 
         def accompany() -> None:
             if worker.ready.wait(READY_WITHIN):

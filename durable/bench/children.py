@@ -72,10 +72,10 @@ class Child:
 
     def wait_ended(self) -> None:
         """Wait until it has stopped, and keep what it counted."""
-        told = self._line()
-        if self._process.wait(PATIENCE) or not told:
+        line = self._line()
+        if self._process.wait(PATIENCE) or not line:
             self.see_it_lives()
-        self.counts = json.loads(told)
+        self.counts = json.loads(line)
 
     def kill(self) -> None:
         """End it now, if it has not ended."""
@@ -119,7 +119,7 @@ def _started(alias: str, name: str, job: Job) -> Iterator[Child]:
         "DJANGO_SETTINGS_MODULE": django_settings.SETTINGS_MODULE,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
-    given = {
+    parameters = {
         "alias": alias,
         "name": name,
         "worker": job.worker,
@@ -132,7 +132,7 @@ def _started(alias: str, name: str, job: Job) -> Iterator[Child]:
     with (
         tempfile.TemporaryFile("w+") as said,
         subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "durable.bench.child", json.dumps(given)],
+            [sys.executable, "-m", "durable.bench.child", json.dumps(parameters)],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -34,10 +34,10 @@ def open_connections(alias: str, pid: int, application: str) -> int:
 
 
 def _descriptors(pid: int, file: Path) -> int:
-    found = 0
+    count = 0
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:
-            found += entry.readlink() == file
+            count += entry.readlink() == file
         except FileNotFoundError:  # closed since it was listed
             continue
-    return found
+    return count

@@ -30,9 +30,9 @@ def measure(findings: Findings, alias: str, name: str, sizes: Sizes) -> None:
                 rates[shape][count].append(rate)
     cores = usable_cores()
     few = "" if cores >= CORES else f"{cores} of the {CORES} cores it takes"
-    for shape, found in rates.items():
-        ratios = [two / one for one, two in zip(found[1], found[2], strict=True)]
-        findings.add(f"two processes against one, {shape}", Unit.TIMES, ratios, per_second=found[2], not_judged=few)
+    for shape, by_count in rates.items():
+        ratios = [double / single for single, double in zip(by_count[1], by_count[2], strict=True)]
+        findings.add(f"two processes against one, {shape}", Unit.TIMES, ratios, per_second=by_count[2], not_judged=few)
 
 
 def usable_cores() -> int:

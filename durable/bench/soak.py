@@ -181,7 +181,7 @@ class _Load:
 
 
 def _run(alias: str, plan: Plan, load: _Load, watched: Sequence[_Watched], tell: Callable[[str], None]) -> None:
-    looks = told = 0
+    looks = reported = 0
     load.begin()
     begun, due = time.monotonic(), 0.0
     while (at := time.monotonic() - begun) < plan.seconds or looks < LEAST_LOOKS:
@@ -190,8 +190,8 @@ def _run(alias: str, plan: Plan, load: _Load, watched: Sequence[_Watched], tell:
             looks += 1
             for worker in watched:
                 worker.look(alias, at)
-        if at >= told * plan.seconds / 10:
-            told += 1
+        if at >= reported * plan.seconds / 10:
+            reported += 1
             tell(f"{at:.0f} of {plan.seconds:.0f} s: " + "; ".join(worker.course.now() for worker in watched))
         due = max(due + plan.beat, time.monotonic() - begun)  # one that came late makes the others no earlier
         time.sleep(max(0.0, due - (time.monotonic() - begun)))

@@ -58,16 +58,16 @@ def measure(*, alias: str | None, sizes: Sizes, tell: Callable[[str], None]) -> 
 
 
 def _conditions(alias: str) -> dict[str, str]:
-    told = {"cores": str(os.cpu_count()), "load at the start": f"{os.getloadavg()[0]:.1f}"}
+    conditions = {"cores": str(os.cpu_count()), "load at the start": f"{os.getloadavg()[0]:.1f}"}
     with connections[alias].cursor() as cursor:
         if connections[alias].vendor == "postgresql":
             for name in ("server_version", "fsync", "synchronous_commit"):
                 cursor.execute(f"SHOW {name}")
-                told[name] = str(cursor.fetchone()[0])
+                conditions[name] = str(cursor.fetchone()[0])
         else:
             for name in ("journal_mode", "synchronous"):
-                told[name] = str(cursor.execute(f"PRAGMA {name}").fetchone()[0])
-    return told
+                conditions[name] = str(cursor.execute(f"PRAGMA {name}").fetchone()[0])
+    return conditions
 
 
 def _rates(findings: Findings, alias: str, sizes: Sizes) -> None:

@@ -53,9 +53,9 @@ class Handle(Generic[R]):
         synchronous("handle.result()", "handle.aresult()")
         pauses = _until(self.id, _seconds(timeout))
         while True:
-            found = self._look()
-            if found.status.is_terminal:
-                return self._outcome(found)
+            snapshot = self._look()
+            if snapshot.status.is_terminal:
+                return self._outcome(snapshot)
             sleep(next(pauses))
 
     def signal(self, name: str, payload: Any = None, *, dedup: str | None = None) -> None:
@@ -95,9 +95,9 @@ class Handle(Generic[R]):
             return self._outcome(await waiting.ended(self.id, seconds))
         pauses = _until(self.id, seconds)
         while True:
-            found = await sync_to_async(self._look, thread_sensitive=True)()
-            if found.status.is_terminal:
-                return self._outcome(found)
+            snapshot = await sync_to_async(self._look, thread_sensitive=True)()
+            if snapshot.status.is_terminal:
+                return self._outcome(snapshot)
             await asyncio.sleep(next(pauses))
 
     async def asignal(self, name: str, payload: Any = None, *, dedup: str | None = None) -> None:
@@ -111,30 +111,32 @@ class Handle(Generic[R]):
         return await sync_to_async(self.cancel, thread_sensitive=True)(reason=reason)
 
     def _look(self) -> Snapshot:
-        found = look.snapshot(self.id)
-        if not found.status.is_terminal:
+        snapshot = look.snapshot(self.id)
+        if not snapshot.status.is_terminal:
             outside_transactions(self.id)
-        return found
+        return snapshot
 
-    def _outcome(self, found: Snapshot) -> R:
-        match found.status:
+    def _outcome(self, snapshot: Snapshot) -> R:
+        match snapshot.status:
             case WorkflowStatus.COMPLETED:
-                hint = _hint_of(found) if self._hint is _UNKNOWN else self._hint
-                if found.result is None:
+                hint = _hint_of(snapshot) if self._hint is _UNKNOWN else self._hint
+                if snapshot.result is None:
                     return cast(R, None)
-                born = birthplace.result(found.id, 1 if found.single else None)
-                return cast(R, settings.codec().decode(found.result, hint, path="result", birthplace=born))
+                born = birthplace.result(snapshot.id, 1 if snapshot.single else None)
+                return cast(R, settings.codec().decode(snapshot.result, hint, path="result", birthplace=born))
             case WorkflowStatus.FAILED:
-                failure = found.failure or Failure("", "")
-                raise WorkflowFailed(found.id, type=failure.type, message=failure.message, traceback=failure.traceback)
+                failure = snapshot.failure or Failure("", "")
+                raise WorkflowFailed(
+                    snapshot.id, type=failure.type, message=failure.message, traceback=failure.traceback
+                )
             case WorkflowStatus.CANCELLED:
-                raise WorkflowCancelled(found.id, reason=found.reason)
+                raise WorkflowCancelled(snapshot.id, reason=snapshot.reason)
             case WorkflowStatus.TIMED_OUT:
-                raise WorkflowTimedOut(found.id)
+                raise WorkflowTimedOut(snapshot.id)
             case WorkflowStatus.RUNNING | WorkflowStatus.PAUSED:
-                raise AssertionError(f"Workflow {found.id} has not ended.")
+                raise AssertionError(f"Workflow {snapshot.id} has not ended.")
             case _:
-                assert_never(found.status)
+                assert_never(snapshot.status)
 
     def __eq__(self, other: object) -> bool:
         return self.id == other.id if isinstance(other, Handle) else NotImplemented
@@ -163,10 +165,10 @@ def _signal(workflow_id: uuid.UUID, name: str, payload: Any, dedup: str | None) 
     return settings.codec().encode(payload, Any, path="payload", birthplace=born)
 
 
-def _hint_of(found: Snapshot) -> Any:
+def _hint_of(snapshot: Snapshot) -> Any:
     """The annotation of the result, if its function is registered here; else the result is read as JSON natives."""
     try:
-        definition = registry.activity(found.type) if found.single else registry.workflow(found.type)
+        definition = registry.activity(snapshot.type) if snapshot.single else registry.workflow(snapshot.type)
     except NotRegistered:
         return Any
     return definition.result_hint

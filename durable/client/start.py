@@ -125,17 +125,17 @@ def _payload(
     definition: Definition,
     args: tuple[Any, ...],
     own: Mapping[str, Any],
-    given: Mapping[str, Any],
+    keywords: Mapping[str, Any],
     workflow_id: uuid.UUID,
 ) -> str:
     try:
         return encode_arguments(definition, args, own, codec=settings.codec(), workflow_id=workflow_id)
     except ArgumentsMismatch as error:
-        taken = [name for name in given if name not in own and name in definition.signature.parameters]
+        taken = [name for name in keywords if name not in own and name in definition.signature.parameters]
         if not taken:
             raise
-        told = f"{error.problem}; the keyword {taken[0]!r} belongs to the engine here, so pass that one by position"
-        raise ArgumentsMismatch(error.name, error.signature, told) from None
+        problem = f"{error.problem}; the keyword {taken[0]!r} belongs to the engine here, so pass that one by position"
+        raise ArgumentsMismatch(error.name, error.signature, problem) from None
 
 
 def _many(

@@ -133,9 +133,9 @@ class Waiter:
             for ticket in waiting[owner]:
                 self._answer(ticket, fault, _before_the_end(ticket, is_there=owner in standings))
         for piece in _pieces(ended):
-            found, fault = _asked(look.snapshots, piece)
+            snapshots, fault = _asked(look.snapshots, piece)
             for ticket in (ticket for owner in piece for ticket in waiting[owner]):
-                self._answer(ticket, fault, _end(ticket, found))
+                self._answer(ticket, fault, _end(ticket, snapshots))
 
     def _answer(self, ticket: Ticket, fault: BaseException | None, outcome: Snapshot | BaseException | None) -> None:
         """Tell who waits of the fault, else of what came of it; None: nothing yet."""
@@ -181,8 +181,8 @@ def _before_the_end(ticket: Ticket, *, is_there: bool) -> BaseException | None:
     return expired(ticket.workflow_id, ticket.seconds) if ticket.is_late() else None
 
 
-def _end(ticket: Ticket, found: Mapping[uuid.UUID, Snapshot]) -> Snapshot | BaseException | None:
-    snapshot = found.get(ticket.workflow_id)
+def _end(ticket: Ticket, snapshots: Mapping[uuid.UUID, Snapshot]) -> Snapshot | BaseException | None:
+    snapshot = snapshots.get(ticket.workflow_id)
     if snapshot is not None and snapshot.status.is_terminal:
         return snapshot
     return _before_the_end(ticket, is_there=snapshot is not None)

@@ -45,9 +45,9 @@ def findings(alias: str) -> Iterator[Finding]:
 def refuse_unfit(*, for_workers: bool = False) -> None:
     """Raises `ConfigurationError` with every fault of the settings by which nothing works; no worker, if asked so."""
     weights = {Weight.REFUSED, Weight.NO_WORKER} if for_workers else {Weight.REFUSED}
-    found = [fault for fault in (*findings(settings.database_alias), *pool_findings()) if fault.weight in weights]
-    if found:
-        raise ConfigurationError(" ".join(f"{fault.text} {fault.cure} [{fault.id}]" for fault in found))
+    faults = [fault for fault in (*findings(settings.database_alias), *pool_findings()) if fault.weight in weights]
+    if faults:
+        raise ConfigurationError(" ".join(f"{fault.text} {fault.cure} [{fault.id}]" for fault in faults))
 
 
 def pool_findings() -> Iterator[Finding]:

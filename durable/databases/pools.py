@@ -12,9 +12,9 @@ from durable.databases.finding import Finding, refused, warned
 
 def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
     """What is to be said of the pool of a database that has one."""
-    alias, given = connection.alias, connection.settings_dict["OPTIONS"]["pool"]
+    alias, pool = connection.alias, connection.settings_dict["OPTIONS"]["pool"]
     place = f"DATABASES[{alias!r}]"
-    options = given if isinstance(given, dict) else {}
+    options = pool if isinstance(pool, dict) else {}
     if connection.settings_dict["CONN_MAX_AGE"] != 0:
         yield refused(alias, "has a pool and CONN_MAX_AGE, which Django refuses", f"Set {place}['CONN_MAX_AGE'] = 0.")
     try:
@@ -27,7 +27,7 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
     except (TypeError, ValueError) as error:
         yield refused(
             alias,
-            f"['OPTIONS']['pool'] is {given!r}: {error}",
+            f"['OPTIONS']['pool'] is {pool!r}: {error}",
             "See the options of psycopg_pool; min_size is 4 by default.",
         )
         return

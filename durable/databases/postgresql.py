@@ -76,8 +76,8 @@ def _judge_isolation(alias: str, options: Mapping[str, Any]) -> Iterator[Finding
 def _of_options(options: Mapping[str, Any]) -> dict[str, str]:
     """What `OPTIONS["options"]` sets for each session, in small letters; the last word counts."""
     said = str(options.get("options") or "").replace("\\ ", "\0")
-    found = re.findall(r"(?:-c\s*|--)([\w.-]+)=(\S*)", said)
-    return {name.lower().replace("-", "_"): value.replace("\0", " ").strip("'\"").lower() for name, value in found}
+    pairs = re.findall(r"(?:-c\s*|--)([\w.-]+)=(\S*)", said)
+    return {name.lower().replace("-", "_"): value.replace("\0", " ").strip("'\"").lower() for name, value in pairs}
 
 
 ASKED = [
@@ -151,5 +151,5 @@ _UNITS = {"us": 1e-6, "ms": 1e-3, "": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, 
 
 def _span(text: str) -> timedelta:
     """A span as PostgreSQL spells it; none where it is none."""
-    found = re.fullmatch(r"\s*([\d.]+)\s*(us|ms|s|min|h|d|)\s*", text)
-    return timedelta(seconds=float(found[1]) * _UNITS[found[2]]) if found else timedelta()
+    parsed = re.fullmatch(r"\s*([\d.]+)\s*(us|ms|s|min|h|d|)\s*", text)
+    return timedelta(seconds=float(parsed[1]) * _UNITS[parsed[2]]) if parsed else timedelta()

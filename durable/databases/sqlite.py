@@ -62,8 +62,8 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
 def _pragmas(options: Mapping[str, Any]) -> dict[str, str]:
     """What `init_command` sets, in small letters; the last word counts."""
     said = str(options.get("init_command") or "").lower()
-    found = re.findall(r"pragma\s+(?:\w+\.)?(\w+)\s*(?:=\s*|\(\s*)['\"]?([\w.-]+)", said)
-    return dict(found)
+    pairs = re.findall(r"pragma\s+(?:\w+\.)?(\w+)\s*(?:=\s*|\(\s*)['\"]?([\w.-]+)", said)
+    return dict(pairs)
 
 
 _IMPOSSIBLE_PRAGMAS = {

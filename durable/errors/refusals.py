@@ -154,7 +154,7 @@ class StoreUnavailable(RedriveRefused):
         self.cause = cause
         self.outcome_unknown = outcome_unknown
         self.locked = locked
-        told = (
+        consequence = (
             "it is not known whether the change was made; look before you try again"
             if outcome_unknown
             else "nothing was changed"
@@ -165,5 +165,5 @@ class StoreUnavailable(RedriveRefused):
                 "changed. Try again in a moment; if it stays so, end that transaction (pg_stat_activity shows it)."
             )
         else:
-            text = f"The database did not carry this out: {told}."
+            text = f"The database did not carry this out: {consequence}."
         super().__init__(text, cause=str(cause), outcome_unknown=outcome_unknown, locked=locked)

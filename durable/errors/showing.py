@@ -27,7 +27,7 @@ def is_a(value: Any, *kinds: type) -> bool:
 
 def descends(kind: type, *ancestors: type) -> bool:
     """`issubclass` by the real line of descent; a metaclass has no say in it."""
-    return any(one is ancestor for one in _mro(kind) for ancestor in ancestors)
+    return any(base is ancestor for base in _mro(kind) for ancestor in ancestors)
 
 
 def real_mro(kind: type) -> tuple[type, ...]:

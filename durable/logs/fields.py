@@ -24,9 +24,9 @@ def spoken(value: Any) -> Any:
         return cut_end(value, _LONGEST)
     try:
         if is_a(value, list, tuple, set, frozenset):
-            return [spoken(one) for one in list(value)[:_MOST]]
+            return [spoken(item) for item in list(value)[:_MOST]]
         if is_a(value, dict):
-            return {said(name, _LONGEST): spoken(one) for name, one in list(value.items())[:_MOST]}
+            return {said(name, _LONGEST): spoken(item) for name, item in list(value.items())[:_MOST]}
     except BaseException:  # noqa: BLE001 - the value's own code; whatever it raises, the line is said
         return "<a value that can not be read>"
     return said(value, _LONGEST)

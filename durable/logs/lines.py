@@ -86,12 +86,12 @@ class Line:
 
     def _summary(self, more: int) -> Line:
         """What says how many more there were in the minute."""
-        found = self._error_class()
+        error_type = self._error_class()
         return Line(
             standard=self.standard,
             level=self.level,
             event=f"{self.event} … and {more:,} more in the last minute",
-            fields={"more": more, **({"error_type": found} if found else {})},
+            fields={"more": more, **({"error_type": error_type} if error_type else {})},
             exc_info=None,
             place=self.place,
             more=more,
@@ -131,17 +131,17 @@ class Record:
 
     @property
     def _exc_info(self) -> ExcInfo | None:
-        given: Any = self.record.exc_info
-        return given if isinstance(given, tuple) and isinstance(given[1], BaseException) else None
+        exc_info: Any = self.record.exc_info
+        return exc_info if isinstance(exc_info, tuple) and isinstance(exc_info[1], BaseException) else None
 
 
-def made(standard: logging.Logger, level: int, event: str, given: Mapping[str, Any], caller: FrameType) -> Line:
+def made(standard: logging.Logger, level: int, event: str, fields_given: Mapping[str, Any], caller: FrameType) -> Line:
     """A line said at `caller`. An `exc_info` among the fields is an exception, or whether there is one at hand; where
     `LOG_FAILURES` keeps the texts of errors out of the logs, what is said of it is its class.
     """
-    fields = {name: spoken(value) for name, value in given.items() if name != "exc_info"}
+    fields = {name: spoken(value) for name, value in fields_given.items() if name != "exc_info"}
     code = caller.f_code
-    exc_info = _exc_info(given.get("exc_info"))
+    exc_info = _exc_info(fields_given.get("exc_info"))
     if exc_info is not None and not says_texts():
         fields.setdefault("error_type", full_name(exc_info[0]))
         if state := _state(exc_info[1]):
@@ -179,9 +179,9 @@ def words(error: BaseException) -> str:
 def _state(error: BaseException) -> str:
     """What the server, or SQLite, calls the error; of one that Django has wrapped, of the driver's. Else nothing."""
     try:
-        for one in (error, error.__cause__):
+        for link in (error, error.__cause__):
             for name in ("sqlstate", "pgcode", "sqlite_errorname"):
-                state = getattr(one, name, None)
+                state = getattr(link, name, None)
                 if type(state) is str and _STATE.fullmatch(state):
                     return state
     except BaseException:  # noqa: BLE001 - it may be any error of a handler's, and its attributes the user's code
@@ -189,8 +189,8 @@ def _state(error: BaseException) -> str:
     return ""
 
 
-def _exc_info(given: object) -> ExcInfo | None:
-    error = given if isinstance(given, BaseException) else sys.exception() if given else None
+def _exc_info(chosen: object) -> ExcInfo | None:
+    error = chosen if isinstance(chosen, BaseException) else sys.exception() if chosen else None
     return None if error is None else _of(error)
 
 
@@ -198,13 +198,13 @@ def _of(error: BaseException) -> ExcInfo:
     return type(error), error, real_traceback(error)
 
 
-def _safe(found: ExcInfo | None) -> ExcInfo | None:
+def _safe(exc_info: ExcInfo | None) -> ExcInfo | None:
     """What formatters and reporters may ask for its text. Only here, on the way out: asking runs the user's code, which
     must not happen in a transaction of ours.
     """
-    return None if found is None else _of(for_report(found[1]))
+    return None if exc_info is None else _of(for_report(exc_info[1]))
 
 
-def _light(found: ExcInfo | None) -> ExcInfo | None:
+def _light(exc_info: ExcInfo | None) -> ExcInfo | None:
     """The same error by name and text, which keeps nothing alive."""
-    return None if found is None else _of(without_frames(found[1]))
+    return None if exc_info is None else _of(without_frames(exc_info[1]))

@@ -89,11 +89,11 @@ def _stamping(processor: Processor, at: float) -> Processor:
     stamper: Any = processor.stamper if isinstance(processor, MaybeTimeStamper) else processor
     if type(stamper) is not TimeStamper:
         return processor
-    found: TimeStamper = stamper
+    time_stamper: TimeStamper = stamper
 
     def stamp(logger: Any, name: str, event: Any) -> Any:
-        if not (only_missing and found.key in event):
-            event[found.key] = _moment(found, at)
+        if not (only_missing and time_stamper.key in event):
+            event[time_stamper.key] = _moment(time_stamper, at)
         return event
 
     return stamp

@@ -96,9 +96,9 @@ def _complain(departure: Departure, error: BaseException) -> None:
 
 def say_lost(counts: dict[str, int], why: str) -> None:
     """Say on stderr how much was lost, where no log can say it any more."""
-    found = [f"{number:,} {kind}{'' if number == 1 else 's'}" for kind, number in sorted(counts.items()) if number]
-    if found:
-        _write(f"durable: {' and '.join(found)} lost: {why}")
+    parts = [f"{number:,} {kind}{'' if number == 1 else 's'}" for kind, number in sorted(counts.items()) if number]
+    if parts:
+        _write(f"durable: {' and '.join(parts)} lost: {why}")
 
 
 def _words(error: BaseException) -> str:

@@ -69,8 +69,8 @@ def over() -> list[Departure]:
         for key in [key for key, window in _counting.items() if now - window.began >= SPAN]:
             _sum_up(key)
             del _windows[key]
-        found, _due[:] = list(_due), []
-    return found
+        summaries, _due[:] = list(_due), []
+    return summaries
 
 
 def rest() -> list[Departure]:
@@ -79,8 +79,8 @@ def rest() -> list[Departure]:
         for key in list(_counting):
             _sum_up(key)
             _windows.pop(key, None)
-        found, _due[:] = list(_due), []
-    return found
+        summaries, _due[:] = list(_due), []
+    return summaries
 
 
 def next_over() -> float | None:

@@ -205,8 +205,8 @@ def leave(departure: Departure) -> None:
         return
     if road is not None and road.take(departure):
         return
-    for one in [*floods.over(), departure]:
-        _go(one)
+    for leaving in [*floods.over(), departure]:
+        _go(leaving)
 
 
 def _go(departure: Departure) -> None:

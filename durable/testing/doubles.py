@@ -58,13 +58,13 @@ def replaced(fakes: Mapping[AnyActivity, Handler]) -> Iterator[Replaced]:
     works in it. Only `drain` and `run` see fakes; a nested block goes first. Answers the record of all calls.
     """
     record = Replaced()
-    given: dict[str, tuple[Handler, Replaced]] = {}
+    by_name: dict[str, tuple[Handler, Replaced]] = {}
     for activity, fake in fakes.items():
         if not callable(fake):
             raise TypeError(f"The fake of {name_of(activity)} is {fake!r}, which can not be called.")
-        given[name_of(activity)] = (fake, record)
+        by_name[name_of(activity)] = (fake, record)
     before = dict(_fakes)
-    _fakes.update(given)
+    _fakes.update(by_name)
     try:
         yield record
     finally:
@@ -110,8 +110,8 @@ def _is_of_pytest(kind: type) -> bool:
 
 def _handler(definition: ActivityDefinition[Any, Any]) -> Handler:
     name = definition.name
-    found = _fakes.get(name)
-    handler: Handler = definition.fn if found is None else _recording(definition, *found)
+    double = _fakes.get(name)
+    handler: Handler = definition.fn if double is None else _recording(definition, *double)
     handler = _awaiting(handler)
     for wrapper in _wrappers.get(name, ()):
         handler = wrapper(handler)

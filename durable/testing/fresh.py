@@ -72,34 +72,34 @@ def replay(jobs: Sequence[Job], *, hash_seed: int) -> None:
 
 def answer() -> None:
     """The other process: replay the jobs of the standard input, and tell the first error on the standard output."""
-    told = os.dup(1)
+    stdout = os.dup(1)
     os.dup2(2, 1)  # what the project prints goes elsewhere: the answer stands alone
     result = _first_error(json.load(sys.stdin))
-    with os.fdopen(told, "w", encoding="utf-8") as out:
+    with os.fdopen(stdout, "w", encoding="utf-8") as out:
         json.dump(result, out)
 
 
 def _first_error(jobs: Sequence[Job]) -> dict[str, Any] | None:
     from durable.testing.replaying import replay_here
 
-    for one in jobs:
+    for job in jobs:
         try:
-            replay_here(one["history"], _found(one))
+            replay_here(job["history"], _found(job))
         except (NonDeterminism, WorkflowBlocked, Impure, NotReplayable) as error:
-            return {"origin": one["origin"], **_told(error)}
+            return {"origin": job["origin"], **_told(error)}
     return None
 
 
-def _found(one: Job) -> WorkflowDefinition[Any, Any]:
-    found: Any = importlib.import_module(one["module"])
+def _found(job: Job) -> WorkflowDefinition[Any, Any]:
+    definition: Any = importlib.import_module(job["module"])
     try:
-        for name in one["qualname"].split("."):
-            found = getattr(found, name)
+        for name in job["qualname"].split("."):
+            definition = getattr(definition, name)
     except AttributeError as error:
-        raise NotReplayable(f"{one['module']} has no {one['qualname']} in a fresh process. {_ADVICE}") from error
-    if not isinstance(found, WorkflowDefinition):
-        raise NotReplayable(f"{one['qualname']} of {one['module']} is no workflow in a fresh process. {_ADVICE}")
-    return found
+        raise NotReplayable(f"{job['module']} has no {job['qualname']} in a fresh process. {_ADVICE}") from error
+    if not isinstance(definition, WorkflowDefinition):
+        raise NotReplayable(f"{job['qualname']} of {job['module']} is no workflow in a fresh process. {_ADVICE}")
+    return definition
 
 
 def _told(error: Exception) -> dict[str, Any]:
@@ -116,9 +116,9 @@ def _told(error: Exception) -> dict[str, Any]:
             return {"kind": "not_replayable", "values": {"text": str(error)}}
 
 
-def _error(told: dict[str, Any]) -> Exception:
-    values = told["values"]
-    match told["kind"]:
+def _error(answer: dict[str, Any]) -> Exception:
+    values = answer["values"]
+    match answer["kind"]:
         case "non_determinism":
             return NonDeterminism(**values)
         case "blocked":

@@ -43,13 +43,13 @@ def export_history(workflow: Handle[Any] | uuid.UUID | str) -> Exported:
     `json.dump` it into a file beside your tests, and `replay` the file. Raises `WorkflowNotFound`.
     """
     workflow_id = workflow.id if isinstance(workflow, Handle) else uuid.UUID(str(workflow))
-    found = look.snapshot(workflow_id)
+    snapshot = look.snapshot(workflow_id)
     events = events_of(workflow_id)
     return {
         "format": FORMAT,
         "workflow_id": str(workflow_id),
-        "type": found.type,
-        "status": found.status.value,
+        "type": snapshot.type,
+        "status": snapshot.status.value,
         "run": run_of(events),
         "events": [_exported(event) for event in events],
     }

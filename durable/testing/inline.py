@@ -82,8 +82,8 @@ class Inline:
             faults = len(self.tally.faults)
             turned = self._turn()
             claims = self._claim()
-            for one in claims:
-                self._deliver(one)
+            for claimed in claims:
+                self._deliver(claimed)
             if not turned and not claims and not self._reconcile() and faults == len(self.tally.faults):
                 return
         raise NeverIdle(MOST_ROUNDS)
@@ -133,28 +133,28 @@ class Inline:
 
     # --- one delivery ---
 
-    def _deliver(self, one: Claim) -> None:
-        outcome = self._attempt(one)
+    def _deliver(self, claimed: Claim) -> None:
+        outcome = self._attempt(claimed)
         match outcome:
             case Completed() | Failed() | RetryLater() | Cancelled():
                 self._acknowledge(outcome)
             case Committed():
-                if outcome.outcome is AckOutcome.ACKNOWLEDGED and one.single:
+                if outcome.outcome is AckOutcome.ACKNOWLEDGED and claimed.single:
                     self.tally.closed += 1
             case GiveUp():
-                self._abandon(one, cause=outcome.cause, failure=outcome.failure, delay=None)
+                self._abandon(claimed, cause=outcome.cause, failure=outcome.failure, delay=None)
             case AckFailed():
-                self._abandon(one, cause=Cause.ACK_ABANDONED, failure=outcome.failure, delay=ABANDON_DELAY)
+                self._abandon(claimed, cause=Cause.ACK_ABANDONED, failure=outcome.failure, delay=ABANDON_DELAY)
             case PutOff():
                 delay = outcome.delay
-                self._given_back("postpone", lambda: postpone.postpone(one, delay=delay))
+                self._given_back("postpone", lambda: postpone.postpone(claimed, delay=delay))
 
-    def _attempt(self, one: Claim) -> Outcome:
-        prepared = execute.prepare(one, rng=self._rng)
+    def _attempt(self, claimed: Claim) -> Outcome:
+        prepared = execute.prepare(claimed, rng=self._rng)
         if not isinstance(prepared, Call):
             return prepared
         standing = Standing(prepared)
-        call, delivery = standing.call, Delivery(one)
+        call, delivery = standing.call, Delivery(claimed)
         delivery.begin()
         self.tally.attempts += 1
         if call.definition.transactional:
@@ -164,7 +164,7 @@ class Inline:
                 outcome = execute.perform(call, delivery)
                 left_open = mend()
             if left_open and isinstance(outcome, Completed):
-                outcome = call.failed(TransactionLeftOpen(one.activity, left_open), delivery)
+                outcome = call.failed(TransactionLeftOpen(claimed.activity, left_open), delivery)
         if standing.interruption is not None:
             raise standing.interruption
         if not isinstance(outcome, Committed) and _overran(call, delivery.started_at):
@@ -189,8 +189,8 @@ class Inline:
                 self.tally.closed += ending.claim.single and not again
             return
 
-    def _abandon(self, one: Claim, *, cause: Cause, failure: Failure, delay: timedelta | None) -> None:
-        self._given_back("abandon", lambda: abandon.abandon(one, cause=cause, failure=failure, delay=delay))
+    def _abandon(self, claimed: Claim, *, cause: Cause, failure: Failure, delay: timedelta | None) -> None:
+        self._given_back("abandon", lambda: abandon.abandon(claimed, cause=cause, failure=failure, delay=delay))
 
     def _given_back(self, verb: str, give_back: Callable[[], object]) -> None:
         try:

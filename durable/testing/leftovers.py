@@ -37,9 +37,9 @@ def cleared() -> Iterator[Callable[[], list[str]]]:
     """
     marks: dict[str, _Mark] = {}
     for connection in connections.all(initialized_only=True):
-        one: Any = connection
-        if one.connection is not None and one.in_atomic_block and (savepoint := one.savepoint()) is not None:
-            marks[one.alias] = _Mark(len(one.savepoint_ids), len(one.atomic_blocks), savepoint)
+        outer: Any = connection
+        if outer.connection is not None and outer.in_atomic_block and (savepoint := outer.savepoint()) is not None:
+            marks[outer.alias] = _Mark(len(outer.savepoint_ids), len(outer.atomic_blocks), savepoint)
 
     def mend() -> list[str]:
         left = []

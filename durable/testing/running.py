@@ -105,10 +105,10 @@ def run(
             while script and began + script[0][0] <= clock.host_now():
                 script.pop(0)[1](handle)
             inline.work()
-            found = look.snapshot(handle.id)
-            if found.status.is_terminal:
+            snapshot = look.snapshot(handle.id)
+            if snapshot.status.is_terminal:
                 return handle.result(timeout=0)
-            moment = _next_moment(found, began + script[0][0] if script else None)
+            moment = _next_moment(snapshot, began + script[0][0] if script else None)
             standstills = standstills + 1 if moment is not None and moment <= clock.host_now() else 0
             if moment is None or moment > began + within or standstills == _STANDSTILLS:
                 raise NeverEnds(handle.id, waiting.words(handle.id, skipped=within if moment else None))
@@ -142,8 +142,8 @@ def _script(
     return sorted(script, key=lambda entry: entry[0])
 
 
-def _signal(given: Sequence[Any]) -> tuple[timedelta, str, Any]:
-    after, name, *rest = given
+def _signal(step: Sequence[Any]) -> tuple[timedelta, str, Any]:
+    after, name, *rest = step
     return after, name, rest[0] if rest else None
 
 
@@ -151,13 +151,13 @@ def _signalling(name: str, payload: Any) -> Callable[[Handle[Any]], object]:
     return lambda handle: handle.signal(name, payload)
 
 
-def _next_moment(found: Snapshot, scripted: datetime | None) -> datetime | None:
+def _next_moment(snapshot: Snapshot, scripted: datetime | None) -> datetime | None:
     """The next moment at which anything happens. A workflow that is blocked raises; one that is paused waits."""
-    if found.blocked_reason:
-        raise waiting.blocked(found)
+    if snapshot.blocked_reason:
+        raise waiting.blocked(snapshot)
     moments = [moment for moment in (next_due_at(), scripted) if moment is not None]
-    lost = any(row.status is OutboxStatus.CLAIMED for row in look.pending(found.id))
-    if lost and found.status is WorkflowStatus.RUNNING:
+    lost = any(row.status is OutboxStatus.CLAIMED for row in look.pending(snapshot.id))
+    if lost and snapshot.status is WorkflowStatus.RUNNING:
         # A claim, or what should have ended it, failed: nobody holds the row, and its lease has to run out.
         moments.append(clock.host_now() + settings.lease_for + timedelta(microseconds=1))
     return min(moments, default=None)

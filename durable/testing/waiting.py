@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from durable.store.reads import PendingRow
 
 
-def blocked(found: Snapshot) -> WorkflowBlocked:
+def blocked(snapshot: Snapshot) -> WorkflowBlocked:
     """The error that a blocked workflow was blocked by, as its history tells it."""
-    marks = [e for e in histories.events_of(found.id) if e.type is EventType.WORKFLOW_BLOCKED]
-    data = failures.read_block(marks[-1].data, found.id) if marks else {}
+    marks = [e for e in histories.events_of(snapshot.id) if e.type is EventType.WORKFLOW_BLOCKED]
+    data = failures.read_block(marks[-1].data, snapshot.id) if marks else {}
     if {"position", "recorded", "asked"} <= set(data):
         return NonDeterminism(position=data["position"], recorded=data["recorded"], asked=data["asked"])
-    return WorkflowBlocked(found.blocked_reason, data)
+    return WorkflowBlocked(snapshot.blocked_reason, data)
 
 
 def words(workflow_id: uuid.UUID, *, skipped: timedelta | None) -> tuple[str, ...]:
     """What a workflow waits for: signals, activities, moments. `skipped` is the span that a test would jump at most."""
-    found = look.snapshot(workflow_id)
-    if found.status is WorkflowStatus.PAUSED:
+    snapshot = look.snapshot(workflow_id)
+    if snapshot.status is WorkflowStatus.PAUSED:
         return ("somebody to resume it: it is paused",)
-    told = [_of_row(row) for row in look.pending(workflow_id)]
+    texts = [_of_row(row) for row in look.pending(workflow_id)]
     events = histories.events_of(workflow_id)
-    if not found.single:
-        told += _of_code(found, events, skipped)
-    return tuple(told) or ("something that nothing will bring: an Event, a Queue or a Future that no task sets",)
+    if not snapshot.single:
+        texts += _of_code(snapshot, events, skipped)
+    return tuple(texts) or ("something that nothing will bring: an Event, a Queue or a Future that no task sets",)
 
 
 def _of_row(row: PendingRow) -> str:
@@ -55,12 +55,12 @@ def _error(row: PendingRow) -> str:
     return "" if row.last_error is None else f" after {row.last_error.type}: {row.last_error.message}"
 
 
-def _of_code(found: Snapshot, events: list[Event], skipped: timedelta | None) -> Iterator[str]:
+def _of_code(snapshot: Snapshot, events: list[Event], skipped: timedelta | None) -> Iterator[str]:
     if not replaying.has_begun(events):
         yield "its start, which is not due yet"
         return
-    definition, run = registry.workflow(found.type), histories.run_of(events)
-    with replaying.unfed(definition, workflow_id=found.id, run=run) as execution:
+    definition, run = registry.workflow(snapshot.type), histories.run_of(events)
+    with replaying.unfed(definition, workflow_id=snapshot.id, run=run) as execution:
         execution.replay(histories.of_current_run(events))
         for name in execution.mailbox.awaited():
             yield f"the signal {name!r}"

@@ -41,17 +41,17 @@ _SOCKET = ("create_connection", "create_server", "getaddrinfo", "gethostbyname",
 
 
 def _builtin_calls() -> dict[Any, str]:
-    found: dict[Any, str] = {builtins.open: "builtins.open", _thread.start_new_thread: "threading.Thread.start"}
+    described: dict[Any, str] = {builtins.open: "builtins.open", _thread.start_new_thread: "threading.Thread.start"}
     for module, names in ((time, _TIME), (os, _OS), (socket, ("gethostbyname",))):
         for name in names:
             if hasattr(module, name):
-                found[getattr(module, name)] = f"{module.__name__}.{name}"
+                described[getattr(module, name)] = f"{module.__name__}.{name}"
     for name in ("now", "utcnow", "today"):
-        found[getattr(dt.datetime, name)] = f"datetime.datetime.{name}"
-    found[dt.date.today] = "datetime.date.today"
+        described[getattr(dt.datetime, name)] = f"datetime.datetime.{name}"
+    described[dt.date.today] = "datetime.date.today"
     for name in ("random", "getrandbits"):
-        found[getattr(random, name)] = f"random.{name}"
-    return found
+        described[getattr(random, name)] = f"random.{name}"
+    return described
 
 
 def _python_calls() -> dict[int, str]:

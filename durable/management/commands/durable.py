@@ -87,8 +87,8 @@ class Command(BaseCommand):
             output.give_up()
         except OSError as full:
             output.give_up()
-            told = f"The verb was carried out, but its answer could not be written: {full.strerror}."
-            raise CommandError(told, returncode=Exit.REFUSED) from full
+            text = f"The verb was carried out, but its answer could not be written: {full.strerror}."
+            raise CommandError(text, returncode=Exit.REFUSED) from full
 
 
 def _login() -> str:

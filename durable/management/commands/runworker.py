@@ -98,10 +98,10 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
     try:
         answering = HealthThread(health, worker.complaints) if health is not None else None
     except RuntimeError as full:
-        told = (
+        text = (
             f"This machine gives the worker no threads ({full}). Raise `ulimit -u` or the pids limit of the container."
         )
-        raise CommandError(told, returncode=Exit.MACHINE) from full
+        raise CommandError(text, returncode=Exit.MACHINE) from full
     try:
         hurry = Hurry(worker.cut_grace)
         with StopSignals(worker.stop, second=hurry) as signals:
@@ -208,10 +208,10 @@ def _as_first_process() -> int | None:
     try:
         code = orphans.watch_over()
     except OSError as full:
-        told = (
+        text = (
             f"This machine gives the worker no process ({full}). Raise `ulimit -u` or the pids limit of the container."
         )
-        raise CommandError(told, returncode=Exit.MACHINE) from full
+        raise CommandError(text, returncode=Exit.MACHINE) from full
     if code is None:
         forking.forget()
     return code

@@ -31,17 +31,17 @@ def _add_arguments(parser: CommandParser) -> None:
 
 
 def _run(options: dict[str, Any]) -> Answer:
-    found = workflow_id(options["id"])
+    owner = workflow_id(options["id"])
     if options["reason"]:
         check_text("reason", options["reason"], MAX_REASON_LENGTH)
-    outcome = cancel(found, reason=options["reason"], actor=options["actor"] or None, audited=True)
+    outcome = cancel(owner, reason=options["reason"], actor=options["actor"] or None, audited=True)
     words = _SINGLE_ASKED if outcome.single and outcome.answer is CancelAnswer.ASKED else _WORDS[outcome.answer]
     if outcome.answer is CancelAnswer.ALREADY_OVER and outcome.status is not None:
         words = f"Already over: it is {outcome.status.value}."
     if outcome.answer is CancelAnswer.ASKED and outcome.status is not None and not outcome.single:
-        words += put_off(outcome.status, look.snapshot(found).blocked_reason)
+        words += put_off(outcome.status, look.snapshot(owner).blocked_reason)
     data = {
-        "id": str(found),
+        "id": str(owner),
         "answer": outcome.answer.value,
         "status": outcome.status.value if outcome.status else None,
     }

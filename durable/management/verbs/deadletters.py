@@ -24,12 +24,12 @@ def _run(options: dict[str, Any]) -> Answer:
     wanted = letters.wanted(options)
     if options["workflow"] is not None:
         wanted = replace(wanted, workflow_id=workflow_id(options["workflow"]))
-    found = look.dead_letters_matching(wanted, limit=options["limit"] + 1)
-    more = len(found) > options["limit"]
-    found = found[: options["limit"]]
-    named = look.naming([row.pk for row in found])
-    data = {"dead_letters": [letters.plain_row(row) | letters.plain_naming(row, named) for row in found], "more": more}
-    if not found:
+    listed = look.dead_letters_matching(wanted, limit=options["limit"] + 1)
+    more = len(listed) > options["limit"]
+    listed = listed[: options["limit"]]
+    named = look.naming([row.pk for row in listed])
+    data = {"dead_letters": [letters.plain_row(row) | letters.plain_naming(row, named) for row in listed], "more": more}
+    if not listed:
         return Answer(data, ["No dead letter matches."])
     rows = [
         (
@@ -44,7 +44,7 @@ def _run(options: dict[str, Any]) -> Answer:
             row.activity,
             *letters.naming_cells(row, named),
         )
-        for row in found
+        for row in listed
     ]
     headings = [
         "WORKFLOW",

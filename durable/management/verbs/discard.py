@@ -26,19 +26,19 @@ def _add_arguments(parser: CommandParser) -> None:
 
 
 def _run(options: dict[str, Any]) -> Answer:
-    one = letters.one_of(options)
+    single = letters.one_of(options)
     if options["dry_run"]:
         # A discard passes the same gates as a forced redrive: it closes judged ones, too.
-        meant = [one] if one is not None else letters.wanted(options)
+        meant = [single] if single is not None else letters.wanted(options)
         return letters.previewed(
-            preview_redrive(meant, mode=RedriveMode.FORCED), _DISCARDED, letters.first_of(options, one)
+            preview_redrive(meant, mode=RedriveMode.FORCED), _DISCARDED, letters.first_of(options, single)
         )
     if not options["reason"].strip():
         raise WrongUsage("discard needs --reason TEXT: say why, it becomes part of the audit.")
     actor = letters.actor(options)
-    if one is not None:
+    if single is not None:
         with letters.refusals_said_once():
-            done = discard(*one, reason=options["reason"], then=options["then"], actor=actor)
+            done = discard(*single, reason=options["reason"], then=options["then"], actor=actor)
         return letters.one_done(done, _DISCARDED)
     change = partial(discard_many, reason=options["reason"], then=options["then"], actor=actor)
     with letters.refusals_said_once():

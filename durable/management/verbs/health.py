@@ -18,7 +18,7 @@ def _run(options: dict[str, Any]) -> Answer:
     state = look.health()
     problems = list(state.problems)
     contradictions = prove.contradictions() if options["deep"] else None
-    problems.extend(f"{found.subject}: {found.text}" for found in contradictions or ())
+    problems.extend(f"{contradiction.subject}: {contradiction.text}" for contradiction in contradictions or ())
     data = {
         "healthy": not problems,
         "problems": problems,

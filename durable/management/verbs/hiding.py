@@ -60,7 +60,7 @@ def of_message(data: Any) -> Any:
 def _of(data: Any, hidden: frozenset[str]) -> Any:
     if isinstance(data, Mapping):
         return {key: _of_value(key, value, hidden) for key, value in data.items() if key != DIGEST_KEY}
-    return [_of(one, hidden) for one in data] if isinstance(data, list) else data
+    return [_of(item, hidden) for item in data] if isinstance(data, list) else data
 
 
 def _of_value(key: str, value: Any, hidden: frozenset[str]) -> Any:

@@ -90,14 +90,14 @@ def wanted(options: Mapping[str, Any]) -> DeadLetterFilter:
     )
 
 
-def first_of(options: Mapping[str, Any], one: tuple[uuid.UUID, int] | None) -> list[OutboxRow]:
+def first_of(options: Mapping[str, Any], single: tuple[uuid.UUID, int] | None) -> list[OutboxRow]:
     """The first of the dead letters that are meant, one more than are named."""
-    if one is None:
+    if single is None:
         return look.dead_letters_matching(wanted(options), limit=_NAMED + 1)
-    found = look.dead_letters(one[0])
-    while found.more and all(row.ordinal != one[1] for row in found):
-        found = look.dead_letters(one[0], after=found[-1])
-    return [row for row in found if row.ordinal == one[1]]
+    letters = look.dead_letters(single[0])
+    while letters.more and all(row.ordinal != single[1] for row in letters):
+        letters = look.dead_letters(single[0], after=letters[-1])
+    return [row for row in letters if row.ordinal == single[1]]
 
 
 def actor(options: Mapping[str, Any]) -> Any:

@@ -25,7 +25,7 @@ def _run(options: dict[str, Any]) -> Answer:
     if not 1 <= options["limit"] <= _MOST:
         raise WrongUsage(f"--limit is {options['limit']}; it has to be from 1 to {_MOST:,}.")
     status = options["status"]
-    found = look.listing(
+    snapshots = look.listing(
         status=WorkflowStatus(status) if status else None,
         workflow_type=options["type"],
         key=options["key"],
@@ -40,10 +40,10 @@ def _run(options: dict[str, Any]) -> Answer:
             each.type,
             each.key or "",
         )
-        for each in found
+        for each in snapshots
     ]
     lines = table(["ID", "STATUS", "CREATED", "TYPE", "KEY"], rows) if rows else ["No workflow matches."]
-    return Answer([plain(each) for each in found], lines)
+    return Answer([plain(each) for each in snapshots], lines)
 
 
 VERB = Verb("workflows, newest first", _add_arguments, _run)

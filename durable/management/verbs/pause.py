@@ -17,10 +17,10 @@ def _add_arguments(parser: CommandParser) -> None:
 
 
 def _run(options: dict[str, Any]) -> Answer:
-    found = workflow_id(options["id"])
-    state = pause(found, reason=options["reason"], actor=options["actor"] or None)
+    owner = workflow_id(options["id"])
+    state = pause(owner, reason=options["reason"], actor=options["actor"] or None)
     return Answer(
-        {"id": str(found), "answer": state.value},
+        {"id": str(owner), "answer": state.value},
         ["Paused: its code does not turn and nothing of it is claimed. What is out with a worker goes on."],
     )
 

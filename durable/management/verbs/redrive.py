@@ -21,17 +21,17 @@ def _add_arguments(parser: CommandParser) -> None:
 
 
 def _run(options: dict[str, Any]) -> Answer:
-    one = letters.one_of(options)
+    single = letters.one_of(options)
     mode = RedriveMode.FORCED if options["force"] else RedriveMode.ELIGIBLE
     if options["dry_run"]:
-        meant = [one] if one is not None else letters.wanted(options)
-        return letters.previewed(preview_redrive(meant, mode=mode), _REDRIVEN, letters.first_of(options, one))
+        meant = [single] if single is not None else letters.wanted(options)
+        return letters.previewed(preview_redrive(meant, mode=mode), _REDRIVEN, letters.first_of(options, single))
     if options["force"] and not options["reason"].strip():
         raise WrongUsage("--force needs --reason TEXT: say why, it becomes part of the audit.")
     actor = letters.actor(options)
-    if one is not None:
+    if single is not None:
         with letters.refusals_said_once():
-            done = redrive(*one, mode=mode, actor=actor, reason=options["reason"])
+            done = redrive(*single, mode=mode, actor=actor, reason=options["reason"])
         return letters.one_done(done, _REDRIVEN)
     change = partial(redrive_many, mode=mode, actor=actor, reason=options["reason"])
     with letters.refusals_said_once():

@@ -24,10 +24,10 @@ def _run(options: dict[str, Any]) -> Answer:
     dry_run = options["dry_run"]
     total, seen, changed = Reencrypted(), 0, 0
     last: uuid.UUID | None = None
-    for one in _meant(options):
-        done = reencrypting.reencrypt(one, dry_run=dry_run)
+    for owner in _meant(options):
+        done = reencrypting.reencrypt(owner, dry_run=dry_run)
         total += done
-        seen, changed, last = seen + 1, changed + bool(done.payloads), one
+        seen, changed, last = seen + 1, changed + bool(done.payloads), owner
     data = {
         "payloads": total.payloads,
         "workflows": changed,
@@ -51,14 +51,14 @@ def _meant(options: dict[str, Any]) -> Iterator[uuid.UUID]:
         return
     left: int | None = options["limit"]
     after = None if options["after"] is None else workflow_id(options["after"])
-    while found := reencrypting.workflows_after(after):
-        for one in found:
+    while owners := reencrypting.workflows_after(after):
+        for owner in owners:
             if left is not None:
                 if left <= 0:
                     return
                 left -= 1
-            yield one
-        after = found[-1]
+            yield owner
+        after = owners[-1]
 
 
 VERB = Verb("put stored payloads under the key that the codec writes with now", _add_arguments, _run)

@@ -48,31 +48,40 @@ def _run(options: dict[str, Any]) -> Answer:
         raise WrongUsage(f"--limit is {options['limit']}; it has to be from 1 to {_MOST:,}.")
     if not 0 <= options["after"] < 2**31:
         raise WrongUsage(f"--after is {options['after']}; it has to be the number of an event, or 0.")
-    found = look.snapshot(workflow_id(options["id"]))
+    snapshot = look.snapshot(workflow_id(options["id"]))
     if settings.record_views and not settings.redact_payloads:
-        note_view(found.id, actor=options["actor"] or None, what={"page": "durable show"})
-    pending = look.pending(found.id)
-    unread = look.unread(found.id, limit=_MOST_UNREAD + 1, characters=_MOST_CHARACTERS)
+        note_view(snapshot.id, actor=options["actor"] or None, what={"page": "durable show"})
+    pending = look.pending(snapshot.id)
+    unread = look.unread(snapshot.id, limit=_MOST_UNREAD + 1, characters=_MOST_CHARACTERS)
     events, more = look.history_within(
-        found.id, after=options["after"], limit=options["limit"], characters=_MOST_CHARACTERS
+        snapshot.id, after=options["after"], limit=options["limit"], characters=_MOST_CHARACTERS
     )
-    data = plain(found) | {
-        "result": _result(found),
-        "failure": plain_failure(found.failure),
-        "reason": found.reason,
+    data = plain(snapshot) | {
+        "result": _result(snapshot),
+        "failure": plain_failure(snapshot.failure),
+        "reason": snapshot.reason,
         "pending": [_plain_pending(row) for row in pending],
         "unread": [_plain_unread(message) for message in unread[:_MOST_UNREAD]],
-        "history": [_plain_event(event, found) for event in events],
+        "history": [_plain_event(event, snapshot) for event in events],
         "history_goes_on_after": events[-1].seq if more else None,
     }
-    lines = [*_header(found), "", *_pending_lines(pending), *_unread_lines(unread), "", *_history_lines(events, found)]
+    lines = [
+        *_header(snapshot),
+        "",
+        *_pending_lines(pending),
+        *_unread_lines(unread),
+        "",
+        *_history_lines(events, snapshot),
+    ]
     if more:
         lines.append(f"… and more: --after {events[-1].seq}")
     return Answer(data, lines)
 
 
-def _result(found: Snapshot) -> Any:
-    return hiding.of_payload(plain_payload(found.result, birthplace.result(found.id, 1 if found.single else None)))
+def _result(snapshot: Snapshot) -> Any:
+    return hiding.of_payload(
+        plain_payload(snapshot.result, birthplace.result(snapshot.id, 1 if snapshot.single else None))
+    )
 
 
 def _plain_pending(row: look.PendingRow) -> dict[str, Any]:
@@ -115,35 +124,35 @@ def _said(message: look.UnreadMessage) -> Any:
         return hiding.of_payload(hidden.of_text(message.payload, NOWHERE))
 
 
-def _plain_event(event: Event, found: Snapshot) -> dict[str, Any]:
+def _plain_event(event: Event, snapshot: Snapshot) -> dict[str, Any]:
     return {
         "seq": event.seq,
         "type": event.type.value,
         "ordinal": event.ordinal,
-        "data": hiding.of_event(event, found),
+        "data": hiding.of_event(event, snapshot),
         "recorded_at": event.recorded_at.isoformat(),
     }
 
 
-def _header(found: Snapshot) -> list[str]:
+def _header(snapshot: Snapshot) -> list[str]:
     lines = [
-        f"{printable(found.type)} {found.id}",
-        f"status    {found.status.value}",
-        f"queue     {printable(found.queue)}",
-        f"created   {found.created_at:%Y-%m-%d %H:%M:%S}Z",
+        f"{printable(snapshot.type)} {snapshot.id}",
+        f"status    {snapshot.status.value}",
+        f"queue     {printable(snapshot.queue)}",
+        f"created   {snapshot.created_at:%Y-%m-%d %H:%M:%S}Z",
     ]
-    if found.key is not None:
-        lines.insert(1, f"key       {printable(found.key)}")
-    if found.closed_at is not None:
-        lines.append(f"closed    {found.closed_at:%Y-%m-%d %H:%M:%S}Z")
-    if found.blocked_reason:
-        lines.append(f"blocked   {printable(hiding.of_text(found.blocked_reason))}")
-    if found.result is not None:
-        lines.append(f"result    {_short(_result(found))}")
-    if found.failure is not None:
-        lines.append(f"failure   {_words(found.failure)}")
-    if found.reason:
-        lines.append(f"reason    {printable(found.reason)}")
+    if snapshot.key is not None:
+        lines.insert(1, f"key       {printable(snapshot.key)}")
+    if snapshot.closed_at is not None:
+        lines.append(f"closed    {snapshot.closed_at:%Y-%m-%d %H:%M:%S}Z")
+    if snapshot.blocked_reason:
+        lines.append(f"blocked   {printable(hiding.of_text(snapshot.blocked_reason))}")
+    if snapshot.result is not None:
+        lines.append(f"result    {_short(_result(snapshot))}")
+    if snapshot.failure is not None:
+        lines.append(f"failure   {_words(snapshot.failure)}")
+    if snapshot.reason:
+        lines.append(f"reason    {printable(snapshot.reason)}")
     return lines
 
 
@@ -189,14 +198,14 @@ def _status(row: look.PendingRow) -> str:
     return f"{words}, cancel asked, not yet seen" if row.cancel_asked else words
 
 
-def _history_lines(events: Sequence[Event], found: Snapshot) -> list[str]:
+def _history_lines(events: Sequence[Event], snapshot: Snapshot) -> list[str]:
     rows = [
         (
             event.seq,
             f"{event.recorded_at:%Y-%m-%d %H:%M:%S}Z",
             event.type.value,
             "" if event.ordinal is None else event.ordinal,
-            _short(hiding.of_event(event, found)) if event.data else "",
+            _short(hiding.of_event(event, snapshot)) if event.data else "",
         )
         for event in events
     ]

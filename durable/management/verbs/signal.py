@@ -19,12 +19,12 @@ def _add_arguments(parser: CommandParser) -> None:
 
 
 def _run(options: dict[str, Any]) -> Answer:
-    found = workflow_id(options["id"])
+    owner = workflow_id(options["id"])
     payload = read_json("--payload", options["payload"])
-    now = look.snapshot(found)
-    send_for_staff(found, options["name"], payload, actor=options["actor"] or None)
+    now = look.snapshot(owner)
+    send_for_staff(owner, options["name"], payload, actor=options["actor"] or None)
     text = f"The signal {printable(options['name'])} was accepted; the workflow takes it at its next turn."
-    data = {"id": str(found), "signal": options["name"], "answer": "accepted", "status": now.status.value}
+    data = {"id": str(owner), "signal": options["name"], "answer": "accepted", "status": now.status.value}
     return Answer(data, [text + put_off(now.status, now.blocked_reason)])
 
 

@@ -19,9 +19,9 @@ def _add_arguments(parser: CommandParser) -> None:
 def _run(options: dict[str, Any]) -> Answer:
     if not options["reason"].strip():
         raise WrongUsage("--reason is empty; say why, it becomes part of the history.")
-    found = workflow_id(options["id"])
-    state = terminate(found, reason=options["reason"], actor=options["actor"] or None)
-    return Answer({"id": str(found), "answer": state.value}, ["Terminated: it has ended as cancelled."])
+    owner = workflow_id(options["id"])
+    state = terminate(owner, reason=options["reason"], actor=options["actor"] or None)
+    return Answer({"id": str(owner), "answer": state.value}, ["Terminated: it has ended as cancelled."])
 
 
 VERB = Verb("end a workflow without asking its code", _add_arguments, _run)

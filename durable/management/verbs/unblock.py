@@ -17,10 +17,10 @@ def _add_arguments(parser: CommandParser) -> None:
 
 
 def _run(options: dict[str, Any]) -> Answer:
-    found = workflow_id(options["id"])
-    state = unblock(found, reason=options["reason"], actor=options["actor"] or None)
+    owner = workflow_id(options["id"])
+    state = unblock(owner, reason=options["reason"], actor=options["actor"] or None)
     return Answer(
-        {"id": str(found), "answer": state.value},
+        {"id": str(owner), "answer": state.value},
         ["Unblocked: its code tries again at its next turn, and is blocked anew if it still can not go on."],
     )
 
