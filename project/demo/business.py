@@ -48,12 +48,12 @@ Say = Callable[[str], None]
 
 def open_shop(*, port: int | None, say: Say) -> None:
     """Migrate, start site and worker, take orders for ever. Raises `PortTaken` when an explicit port is not free."""
-    found = _find_port(port, say)
+    free_port = _find_port(port, say)
     call_command("migrate", verbosity=0, interactive=False)
     shelves = stock_the_shelves()
     password = _staff_password()
     with Children() as children:
-        address = children.start_site(found)
+        address = children.start_site(free_port)
         worker = children.start("worker", "runworker")
         say(f"The shop:   {address}")
         say(f"The admin:  {address}admin/   (user {STAFF}, password {password})")

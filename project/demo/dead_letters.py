@@ -112,7 +112,7 @@ class AtTheDesk:
 
     def _refused(
         self,
-        told: type[RedriveRefused],
+        refused_as: type[RedriveRefused],
         attempted: str,
         order: Order,
         ordinal: int,
@@ -122,7 +122,7 @@ class AtTheDesk:
         try:
             redrive(_workflow(order), ordinal, mode=mode, actor=STAFF, reason="trying it out")
         except RedriveRefused as refusal:
-            expect(f"the refusal of “{attempted}”", refusal.code, told.code)
+            expect(f"the refusal of “{attempted}”", refusal.code, refused_as.code)
             words = refusals.of(refusal)
             self.say(f"    {attempted} ({order}): refused, {refusal.code}\n        {words.why}\n        {words.next}")
         else:

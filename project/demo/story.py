@@ -155,9 +155,9 @@ class _Story:
         """Wait for the order's workflow, and see that both it and the order ended as told."""
         if order.workflow_id is None:
             raise StoryBroken(f"{order} has no workflow.")
-        told = durable.get_workflow(order.workflow_id).result(timeout=PATIENCE)
+        result = durable.get_workflow(order.workflow_id).result(timeout=PATIENCE)
         order.refresh_from_db()
-        expect(f"the end of {order}", (told, order.status), (status.value, status.value))
+        expect(f"the end of {order}", (result, order.status), (status.value, status.value))
 
     def _stock(self, product: Product) -> int:
         return Product.objects.get(pk=product.pk).stock

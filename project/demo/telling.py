@@ -16,10 +16,10 @@ class StoryBroken(Exception):
     """Something did not end as told."""
 
 
-def expect(what: str, found: object, told: object) -> None:
-    """Raises `StoryBroken` when what was found is not as told."""
-    if found != told:
-        raise StoryBroken(f"{what}: told {told!r}, found {found!r}.")
+def expect(what: str, actual: object, promised: object) -> None:
+    """Raises `StoryBroken` unless the two are equal."""
+    if actual != promised:
+        raise StoryBroken(f"{what}: promised {promised!r}, found {actual!r}.")
 
 
 def wait_for(what: str, has_come: Callable[[], bool]) -> None:

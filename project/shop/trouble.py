@@ -48,8 +48,8 @@ def held(*, most: int) -> list[UUID]:
 def look(orders: Iterable[Order]) -> None:
     """Set `trouble` on each of the orders, with one query for all. One that is held comes before one that is judged."""
     letters = DeadLetter.objects.dead_letters().filter(workflow_id__in=[order.workflow_id for order in orders])
-    found: dict[UUID | None, Trouble] = {}
+    troubles: dict[UUID | None, Trouble] = {}
     for letter in letters.only("workflow_id", "activity", "failure_delivered").order_by("failure_delivered", "ordinal"):
-        found.setdefault(letter.workflow_id, Trouble(letter.pk, letter.activity, judged=letter.failure_delivered))
+        troubles.setdefault(letter.workflow_id, Trouble(letter.pk, letter.activity, judged=letter.failure_delivered))
     for order in orders:
-        order.trouble = found.get(order.workflow_id)
+        order.trouble = troubles.get(order.workflow_id)

@@ -1,4 +1,4 @@
-"""One word for one thing: where a word may stand that had two meanings once."""
+"""One word for one thing: where a word may stand that had two meanings once, and names that say what they hold."""
 
 from __future__ import annotations
 
@@ -74,6 +74,22 @@ MAY_SAY_LEASE = {
 SPANS = {"durable/conf.py", "tests/test_conf.py", "tests/worker/test_machine_limits.py"}
 """Where `lease` by itself is a name of the code: a span of time."""
 
+SAYS_NOTHING = {"found", "given", "one", "told"}
+"""What a local or parameter is not called: the name says what it holds (`messages`, `claimed`, `row`, `columns`)."""
+
+
+def names_bound(code: str) -> set[str]:
+    """The names that a module gives to locals, parameters, caught errors and what patterns capture."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            names.add(node.name)
+    return names
+
 
 def tracked() -> list[Path]:
     """The files of the repository that are text; skips where there is none, as in an unpacked archive."""
@@ -117,6 +133,32 @@ def test_no_name_of_the_code_calls_a_run_a_lease() -> None:
                 if "lease" in (getattr(node, key, None) for key in ("id", "attr", "arg")):
                     found.add(f"{name}:{getattr(node, 'lineno', 0)}")
     assert found == set()
+
+
+def test_locals_are_called_by_what_they_hold() -> None:
+    vague = {
+        f"{name}: {', '.join(sorted(said))}"
+        for path in tracked()
+        if path.suffix == ".py" and (name := path.relative_to(ROOT).as_posix()).startswith(("durable/", "project/"))
+        if (said := names_bound(text(path)) & SAYS_NOTHING)
+    }
+    assert vague == set()
+
+
+def test_names_are_seen_wherever_they_are_bound() -> None:
+    code = """
+def each(a, /, *b, c, **d):
+    for e in a:
+        with b as f:
+            g, (h, *i) = c
+    try:
+        return [j for j in a if (k := j)]
+    except Exception as l:
+        match l:
+            case [m, *n] as o:
+                return lambda p: p
+"""
+    assert "".join(sorted(names_bound(code))) == "abcdefghijklmnop"
 
 
 def test_both_rules_find_what_they_look_for() -> None:

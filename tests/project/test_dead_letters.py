@@ -267,7 +267,7 @@ def test_the_story_breaks_when_a_redrive_is_not_refused(desk: AtTheDesk) -> None
 
 def test_the_story_breaks_when_a_redrive_is_refused_for_another_reason(desk: AtTheDesk) -> None:
     terminate(workflow_of(desk.lena), reason="test")
-    with pytest.raises(StoryBroken, match="told 'history_records_outcome', found 'workflow_terminal'"):
+    with pytest.raises(StoryBroken, match="promised 'history_records_outcome', found 'workflow_terminal'"):
         desk.redrives_that_are_refused()
 
 
