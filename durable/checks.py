@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 
 from durable.conf import problems, settings
 from durable.databases import Finding, Weight, findings, pool_findings, server_findings
-from durable.kernel import purity
+from durable.kernel import asyncio_private, purity
 from durable.kernel.registry import registry
 
 
@@ -21,6 +22,7 @@ def install() -> None:
     register(check_settings, "durable")
     register(check_registered, "durable")
     register(check_environment, Tags.async_support)
+    register(check_python, Tags.async_support)
     register(check_alias, "durable")
     register(check_requests, "durable")
     register(check_server, Tags.database)
@@ -44,6 +46,18 @@ def check_environment(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             hint="Take it out of the environment of all processes that import workflows.",
             id="durable.E006",
         )
+    ]
+
+
+def check_python(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """E012: asyncio of this Python does otherwise than workflows need. No worker starts then."""
+    return [
+        Error(
+            f"durable does not fit Python {sys.version.split()[0]}: {text}",
+            hint="Use a version of Python that durable was tested with, or a later durable.",
+            id="durable.E012",
+        )
+        for text in asyncio_private.misfits()
     ]
 
 

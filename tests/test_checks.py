@@ -14,6 +14,7 @@ from django.db import connections
 
 from durable import checks, workflow
 from durable.apps import label_for
+from durable.kernel import asyncio_private
 from durable.kernel.definitions import activity
 from durable.kernel.registry import registry
 from tests.settings import VENDOR
@@ -77,6 +78,14 @@ def test_the_unsafe_async_switch_is_refused(monkeypatch):
     assert ids(checks.check_environment(None)) == ["durable.E006"]
     monkeypatch.delenv("DJANGO_ALLOW_ASYNC_UNSAFE")
     assert checks.check_environment(None) == []
+
+
+def test_a_python_whose_asyncio_does_otherwise_is_refused(monkeypatch):
+    assert checks.check_python(None) == []
+    monkeypatch.setattr(asyncio_private, "number_gathering", lambda asking, number: None)
+    (message,) = (message for message in run_checks() if str(message.id).startswith("durable."))
+    assert message.id == "durable.E012"
+    assert "A future of asyncio.gather cannot be given a number." in message.msg
 
 
 # --- what is registered --------------------------------------------------------------------------------------------

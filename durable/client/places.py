@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from asyncio.events import _get_running_loop
 
 from django.core.exceptions import SynchronousOnlyOperation
 
 from durable.errors import InsideTransaction, InsideWorkflow
 from durable.flow import transaction
 from durable.kernel import context
+from durable.kernel.asyncio_private import get_running_loop
 
 
 def outside_workflows(call: str) -> None:
@@ -21,7 +21,7 @@ def outside_workflows(call: str) -> None:
 def synchronous(call: str, twin: str) -> None:
     """Raise `InsideWorkflow` in workflow code, and Django's `SynchronousOnlyOperation` in other async code."""
     outside_workflows(call)
-    if _get_running_loop() is not None and not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
+    if get_running_loop() is not None and not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
         raise SynchronousOnlyOperation(f"{call} talks to the database, and this is async code. Use `await {twin}`.")
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import logging
 import sys
-from asyncio.events import _get_running_loop, _set_running_loop
-from asyncio.tasks import _enter_task, _leave_task
 from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any
 
 from durable.kernel import lines
+from durable.kernel.asyncio_private import enter_task, get_running_loop, leave_task, set_running_loop
 from durable.kernel.loop import CLOSED, CLOSING, is_exhausted
 from durable.kernel.unsupported import close_unstarted
 
@@ -42,10 +41,10 @@ def close(loop: WorkflowLoop) -> None:
     """
     if loop.mode in (CLOSING, CLOSED):
         return
-    before = _get_running_loop()
+    before = get_running_loop()
     hooks = sys.get_asyncgen_hooks()
     loop.mode = CLOSING
-    _set_running_loop(loop)
+    set_running_loop(loop)
     sys.set_asyncgen_hooks(firstiter=loop.keep_generator, finalizer=None)
     try:
         while loop.tasks or loop.generators:  # a `finally` may make more of them, which end unstarted
@@ -58,7 +57,7 @@ def close(loop: WorkflowLoop) -> None:
     finally:
         loop.shut()
         sys.set_asyncgen_hooks(*hooks)
-        _set_running_loop(before)
+        set_running_loop(before)
 
 
 def _close_task(loop: WorkflowLoop, task: WorkflowTask) -> None:
@@ -66,11 +65,11 @@ def _close_task(loop: WorkflowLoop, task: WorkflowTask) -> None:
     close_unstarted(coroutine)
     if coroutine.cr_frame is None:
         return
-    _enter_task(loop, task)
+    enter_task(loop, task)
     try:
         _end(coroutine, coroutine.throw)
     finally:
-        _leave_task(loop, task)
+        leave_task(loop, task)
 
 
 def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:

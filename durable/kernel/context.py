@@ -6,13 +6,13 @@ import asyncio
 import logging
 import random as _random
 import uuid
-from asyncio.events import _get_running_loop
 from collections.abc import Awaitable, Coroutine, Mapping, MutableMapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from durable.errors import KeyInvalid, OutsideWorkflow
 from durable.kernel import lines
+from durable.kernel.asyncio_private import get_running_loop
 from durable.kernel.futures import WorkflowFuture
 from durable.kernel.limits import MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.loop import RUNNING, WorkflowLoop
@@ -29,12 +29,12 @@ _LEAVING = "This workflow is being taken from memory: what its `finally` does no
 
 def in_turn() -> bool:
     """Whether the caller is workflow code, also while that is being taken from memory."""
-    return isinstance(_get_running_loop(), WorkflowLoop)
+    return isinstance(get_running_loop(), WorkflowLoop)
 
 
 def current(call: str = "A durable call") -> Execution:
     """The execution whose code is running or being taken from memory. Raises `OutsideWorkflow` when there is none."""
-    loop = _get_running_loop()
+    loop = get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
     return loop.execution
@@ -122,20 +122,20 @@ class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
         kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1  # the caller's place is not this line
         msg, options = self.process(msg, kwargs)
         line = lines.of_code(self.logger, level, msg, args, options)
-        loop = _get_running_loop()
+        loop = get_running_loop()
         if isinstance(loop, WorkflowLoop):
             loop.lines.append(line)
         else:
             lines.say(line)
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
-        loop = _get_running_loop()
+        loop = get_running_loop()
         if isinstance(loop, WorkflowLoop) and (loop.replaying or loop.mode is not RUNNING):
             return False
         return super().isEnabledFor(level)
 
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        loop = _get_running_loop()
+        loop = get_running_loop()
         if isinstance(loop, WorkflowLoop):
             execution = loop.execution
             bound = {"workflow_id": str(execution.workflow_id), "run": execution.run}
@@ -148,7 +148,7 @@ logger = WorkflowLogger(logging.getLogger("durable.workflow"), {})
 
 
 def _loop(call: str) -> WorkflowLoop:
-    loop = _get_running_loop()
+    loop = get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
     if loop.mode is not RUNNING:
@@ -158,14 +158,14 @@ def _loop(call: str) -> WorkflowLoop:
 
 def _waiting_loop(call: str) -> WorkflowLoop | WorkflowFuture:
     """The loop for a call that is awaited; while the workflow is taken from memory, what raises in the awaiting."""
-    loop = _get_running_loop()
+    loop = get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
     if loop.mode is RUNNING:
         return loop
     refused = loop.create_future()
     refused.set_exception(OutsideWorkflow(call, _LEAVING))
-    refused._log_traceback = False
+    refused.exception()  # marks it as seen: one that is not awaited after all is nobody's concern
     return refused
 
 

@@ -117,7 +117,7 @@ def _fail(execution: Execution, event: Event) -> int:
         )
     )
     if execution.loop.replaying:
-        future._log_traceback = False  # nobody looked, and that was said the first time
+        future.exception()  # marks it as seen: that nobody looked was said the first time
     return len(failure.traceback)
 
 

@@ -56,20 +56,6 @@ class ActivityFuture(WorkflowFuture):
         self.cancel()
 
 
-def _number_of_gathering(future: asyncio.Future[Any]) -> int:
-    """`asyncio.gather` makes its futures by a class of its own; in a workflow they get a number when first asked."""
-    next_number = getattr(future.get_loop(), "next_number", None)
-    if next_number is None:
-        return object.__hash__(future)
-    number: int = getattr(future, "_workflow_number", 0) or next_number()
-    future._workflow_number = number  # type: ignore[attr-defined]
-    return number
-
-
-# There is no other way to reach it: no call of the loop makes this future. On other loops it hashes as it always did.
-asyncio.tasks._GatheringFuture.__hash__ = _number_of_gathering  # type: ignore[attr-defined]
-
-
 class WorkflowTask(asyncio.Task[Any]):
     """A task with a number of its own. `context` is the one its code runs in, also when it is closed."""
 

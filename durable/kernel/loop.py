@@ -11,7 +11,6 @@ import logging
 import sys
 import threading
 import uuid
-from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextvars import Context, copy_context
@@ -23,9 +22,17 @@ from typing import TYPE_CHECKING, Any
 from durable.errors import InsideWorkflow, OutsideWorkflow, PoisonTurn, StackExhausted, WorkflowBlocked
 from durable.errors.showing import is_a, said
 from durable.kernel import lines
+from durable.kernel.asyncio_private import (
+    GATHERING,
+    get_running_loop,
+    number_gathering,
+    set_running_loop,
+    unseen_error,
+)
 from durable.kernel.failure import describe, for_log
 from durable.kernel.futures import ActivityFuture, WorkflowFuture, WorkflowTask
-from durable.kernel.timers import NEVER, TimerHandle, Timers
+from durable.kernel.handles import NEVER, Handle, TimerHandle
+from durable.kernel.timers import Timers
 from durable.kernel.tracebacks import around
 from durable.kernel.unsupported import RefusingLoop, close_unstarted, refuse_unordered
 
@@ -54,24 +61,6 @@ RESTING, RUNNING, BROKEN, CLOSING, CLOSED = Mode
 # Bound once: looking a member up in its enum costs as much as a call, and every callback asks.
 
 
-class Handle(asyncio.Handle):
-    """A callback that is ready to run."""
-
-    __slots__ = ()
-
-    def __init__(
-        self, callback: Callable[..., object], args: tuple[Any, ...], loop: WorkflowLoop, context: Context | None
-    ) -> None:
-        # Not super().__init__: it looks for debug mode and keeps tracebacks.
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = copy_context() if context is None else context
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-
-
 class Turn:
     """The span in which a loop is the running loop of this thread. Whatever loop ran before runs again afterwards."""
 
@@ -87,17 +76,17 @@ class Turn:
             raise RuntimeError(
                 f"The loop of workflow {loop.workflow_id} is {loop.mode.name.lower()}; it can not be turned."
             )
-        self._before = _get_running_loop()
+        self._before = get_running_loop()
         self._hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(self._keep_generator, None)
         loop.mode = RUNNING
         loop.thread = threading.get_ident()
-        _set_running_loop(loop)
+        set_running_loop(loop)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _set_running_loop(self._before)
+        set_running_loop(self._before)
         sys.set_asyncgen_hooks(*self._hooks)
         if self._loop.mode is RUNNING:
             self._loop.mode = RESTING if error is None else BROKEN
@@ -105,9 +94,6 @@ class Turn:
 
 class WorkflowLoop(RefusingLoop):
     """The loop of one execution. `execution` finds the way from the running loop to what runs on it."""
-
-    # A class in place of a method: `bool()` answers False, and every new task and future asks.
-    get_debug = bool
 
     def __init__(self, workflow_id: uuid.UUID, execution: Execution) -> None:
         self.workflow_id = workflow_id
@@ -127,7 +113,7 @@ class WorkflowLoop(RefusingLoop):
         self.lines: list[logging.LogRecord] = []
         self.generators: list[AsyncGenerator[Any, Any]] = []
         self._generators_checked = 64
-        self._ready: deque[Any] = deque()
+        self._ready: deque[Handle] = deque()
         # The low bits of a UUIDv7 are its random ones: tasks of all workflows meet in one set of asyncio's.
         self._number = (workflow_id.int & _SALTED) or 1
         self._task_names = 0
@@ -174,13 +160,14 @@ class WorkflowLoop(RefusingLoop):
         """
         ready = self._ready
         main = self.main
+        handle: Handle | None
         started = cpu_clock() if cpu_seconds is not None else 0.0
         while ready:
             handle = ready.popleft()
-            if handle._cancelled:
+            if handle.is_cancelled:
                 continue
             try:
-                handle._context.run(handle._callback, *handle._args)
+                handle.context.run(handle.callback, *handle.args)
             except (SystemExit, KeyboardInterrupt) as leaving:
                 self.exit = leaving
             except BaseException as error:  # noqa: BLE001 - a callback of the user's code
@@ -227,8 +214,8 @@ class WorkflowLoop(RefusingLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = Handle(callback, args, self, context)
+    ) -> Handle:
+        handle = Handle(callback, args, context)
         if self.mode is RUNNING:
             self._ready.append(handle)
         else:
@@ -237,7 +224,7 @@ class WorkflowLoop(RefusingLoop):
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
+    ) -> Handle:
         if threading.get_ident() != self.thread:
             raise InsideWorkflow(
                 "A result from another thread", "Do the work in an activity, and await `.execute(...)`."
@@ -261,7 +248,7 @@ class WorkflowLoop(RefusingLoop):
     def _schedule(
         self, due: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> TimerHandle:
-        handle = TimerHandle(callback, args, self, context, due=due, born=self.elapsed)
+        handle = TimerHandle(callback, args, context, timers=self.timers, due=due, born=self.elapsed)
         if self.mode is not RUNNING:
             self._unscheduled(handle)
         elif due != NEVER and due <= self.elapsed:
@@ -270,10 +257,7 @@ class WorkflowLoop(RefusingLoop):
             self.timers.add(handle)
         return handle
 
-    def _timer_handle_cancelled(self, handle: TimerHandle) -> None:
-        self.timers.cancelled(handle)
-
-    def _unscheduled(self, handle: asyncio.Handle) -> None:
+    def _unscheduled(self, handle: Handle) -> None:
         handle.cancel()
         if self.mode is RESTING:
             raise OutsideWorkflow(
@@ -324,11 +308,11 @@ class WorkflowLoop(RefusingLoop):
 
     def _task_done(self, task: WorkflowTask) -> None:
         self.tasks.pop(task, None)
-        error = task._exception  # `exception()` would mark it as seen
+        error = unseen_error(task)
         if error is None:
             return
         if self.replaying:
-            task._log_traceback = False
+            task.exception()  # marks it as seen: it was said the first time
         blocked = trouble_of_the_machine(error)
         if blocked is not None:
             self.halt(blocked)
@@ -351,6 +335,13 @@ class WorkflowLoop(RefusingLoop):
             lines.say(line)
 
     default_exception_handler = call_exception_handler
+
+    def get_debug(self) -> bool:
+        """False. Every new future asks, also the one that `asyncio.gather` makes by a class of its own."""
+        asking = sys._getframe(1)
+        if asking.f_code is GATHERING:
+            number_gathering(asking, self.next_number())
+        return False
 
     def get_exception_handler(self) -> None:
         return None

@@ -9,14 +9,13 @@ that is born and cancelled within an activation never exists.
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import Callable, Iterator
-from contextvars import Context, copy_context
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from heapq import heapify, heappop, heappush
-from typing import Any
+
+from durable.kernel.handles import NEVER, TimerHandle
 
 TimerId = tuple[int, int]
 
@@ -24,9 +23,6 @@ MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = 1_000
 FORGIVEN = 1 / 64
 """Parts of a microsecond that rounding up forgives: `loop.time() + 0.07` is a float and lies a little off."""
-
-NEVER = -1
-"""In place of a due time: infinitely far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,36 +32,6 @@ class Timer:
     id: TimerId
     due: datetime
     created: datetime
-
-
-class TimerHandle(asyncio.TimerHandle):
-    """What `call_at` and `call_later` answer. `id` is None until the activation is idle."""
-
-    __slots__ = ("born", "due", "id")
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-        *,
-        due: int,
-        born: int,
-    ) -> None:
-        # Not super().__init__: it looks for debug mode and keeps tracebacks.
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = copy_context() if context is None else context
-        self._cancelled = False
-        self._repr = None
-        self._source_traceback = None
-        self._scheduled = False
-        self._when = math.inf if due == NEVER else due / 1_000_000
-        self.due = due
-        self.born = born
-        self.id: TimerId | None = None
 
 
 class Timers:
@@ -118,7 +84,7 @@ class Timers:
             return
         place = 0
         for handle in self._born:
-            if handle._cancelled:
+            if handle.is_cancelled:
                 continue
             place += 1
             handle.id = (seq, place)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import itertools
 import sys
-from collections.abc import Callable, Iterator
-from types import CodeType, CoroutineType, FrameType
+from collections.abc import Callable
+from types import CoroutineType
 from typing import Any, NoReturn
 
 from durable.errors import InsideWorkflow
+from durable.kernel.asyncio_private import unordered_of
 
 _ACTIVITY = "Its outcome would differ at every replay: do it in an activity, and await `.execute(...)`."
 _ENGINE = "The engine runs this loop: it begins and ends with the workflow's turn."
@@ -74,29 +74,15 @@ def close_unstarted(value: Any) -> None:
             close_unstarted(item)
 
 
-_ENSURING: tuple[CodeType, ...] = tuple(
-    function.__code__
-    for function in (asyncio.ensure_future, getattr(asyncio.tasks, "_ensure_future", None))
-    if function is not None
-)
-_UNORDERED = ("as_completed", "_AsCompletedIterator.__init__")
-_WITHIN = 6
-
-
 def refuse_unordered(coro: Any) -> None:
     """Refuse `as_completed` over bare coroutines: it makes its tasks in the order of a set of addresses.
 
     Called for each new task; looks further only when the task is made by `ensure_future`.
     """
-    caller: FrameType | None = sys._getframe(2)
-    if caller is None or caller.f_code not in _ENSURING:
+    unordered = unordered_of(sys._getframe(2))
+    if unordered is None:
         return
-    frames = itertools.islice(_frames_of_asyncio(caller), _WITHIN)
-    waiter = next((frame for frame in frames if frame.f_code.co_qualname in _UNORDERED), None)
-    if waiter is None:
-        return
-    awaitables = waiter.f_locals.get("fs", waiter.f_locals.get("aws"))
-    for awaitable in awaitables if isinstance(awaitables, list | tuple | set) else ():
+    for awaitable in unordered:
         close_unstarted(awaitable)
     close_unstarted(coro)
     raise InsideWorkflow(
@@ -104,9 +90,3 @@ def refuse_unordered(coro: Any) -> None:
         "It would start them in the order of their addresses. Make tasks first: "
         "asyncio.as_completed([asyncio.create_task(c) for c in coroutines]).",
     )
-
-
-def _frames_of_asyncio(frame: FrameType | None) -> Iterator[FrameType]:
-    while frame is not None and frame.f_globals is vars(asyncio.tasks):
-        yield frame
-        frame = frame.f_back

@@ -6,6 +6,11 @@ import os
 import subprocess
 import sys
 
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from durable.kernel import asyncio_private
 from tests.conftest import ROOT
 from tests.waiting import PATIENCE
 
@@ -20,6 +25,12 @@ WRONG = [
 ]
 EACH = f"""
 import sys
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from durable.kernel import asyncio_private
 from django.core.management import execute_from_command_line
 for arguments in {[arguments for arguments, _ in WRONG]!r}:
     try:
@@ -40,3 +51,11 @@ def test_wrong_usage_exits_2_and_says_why() -> None:
     assert (len(said), rest) == (len(WRONG), ""), done.stderr
     for (arguments, why), text in zip(WRONG, said, strict=True):
         assert why in text, arguments
+
+
+def test_no_worker_starts_on_a_python_whose_asyncio_does_otherwise(monkeypatch) -> None:
+    """Whoever calls the command from code skips the system checks, which say so too."""
+    monkeypatch.setattr(asyncio_private, "number_gathering", lambda asking, number: None)
+    with pytest.raises(CommandError, match=r"durable does not fit Python .* asyncio\.gather cannot") as refused:
+        call_command("runworker", "--burst", skip_checks=True)
+    assert refused.value.returncode == 2

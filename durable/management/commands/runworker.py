@@ -18,6 +18,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from durable.conf import settings
 from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, KeyInvalid
+from durable.kernel import asyncio_private
 from durable.kernel.limits import MAX_QUEUE_LENGTH, MAX_WORKER_NAME_LENGTH
 from durable.kernel.options import check_text
 from durable.worker import forking, orphans, output, speaking
@@ -61,6 +62,7 @@ class Command(BaseCommand):
             if options[name] is not None and options[name] < 1:
                 raise CommandError(f"--{name} is {options[name]}; it has to be 1 or more.", returncode=Exit.USAGE)
         try:
+            asyncio_private.refuse_unfit()
             refuse_unfit(for_workers=True)
             for queue in options["queue"]:
                 check_text("--queue", queue, MAX_QUEUE_LENGTH)
