@@ -164,8 +164,8 @@ def key_of(workflow_id: Any) -> str:
 def fill_due(factor: float) -> Any:
     """Single activities, and among them, at an even pace, the rows of one large workflow."""
     from durable.bench import work
-    from durable.flow import turn
-    from durable.kernel.cache import Cache
+    from durable.flow.turns import turn
+    from durable.kernel.replay.cache import Cache
     from durable.models import OutboxRow
 
     giant = work.fan_out.start(1).id
@@ -207,7 +207,7 @@ def claims(skipped: int) -> None:
 
 def one_pass(skipped: int) -> tuple[list[float], list[float]]:
     """Milliseconds of claims, each at another place of the backlog: as they are, and right behind rows that left."""
-    from durable.flow import acknowledge, claim
+    from durable.flow.delivery import acknowledge, claim
     from durable.outcomes import Completed
 
     def once(into: list[float]) -> None:
@@ -231,7 +231,8 @@ def one_pass(skipped: int) -> tuple[list[float], list[float]]:
 
 def looks(giant: Any) -> None:
     """What idle workers and staff ask for, with the same rows in the tables."""
-    from durable.flow import claim, look
+    from durable.flow.delivery import claim
+    from durable.flow.looks import look
     from durable.models import OutboxRow
     from durable.outcomes import DeadLetterFilter
 
@@ -281,8 +282,8 @@ def turns() -> None:
 
 def turn_of_100() -> float:
     """Milliseconds a 100 turns."""
-    from durable.flow import turn
-    from durable.kernel.cache import Cache
+    from durable.flow.turns import turn
+    from durable.kernel.replay.cache import Cache
 
     cache = Cache(1000)
     took, report = timed(lambda: turn.turn(cache=cache, queues=None, limit=100, note=lambda owner: None))

@@ -41,11 +41,11 @@ from durable.errors import (
     WorkflowNotFound,
     WorkflowTimedOut,
 )
-from durable.kernel.activity_context import activity_info
-from durable.kernel.context import logger, now, random, sleep, uuid4, wait_for_signal
-from durable.kernel.definitions import activity, workflow
-from durable.kernel.retry import Retry
-from durable.kernel.secrets import Secret
+from durable.kernel.authoring.activity_context import activity_info
+from durable.kernel.authoring.context import logger, now, random, sleep, uuid4, wait_for_signal
+from durable.kernel.authoring.definitions import activity, workflow
+from durable.kernel.authoring.retry import Retry
+from durable.kernel.payloads.secrets import Secret
 from durable.outcomes import CancelAnswer, CancelOutcome, WorkflowStatus
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import Any, assert_never
 from durable import logbook
 from durable.conf import settings
 from durable.errors import RedriveRefused, StoreUnavailable
-from durable.flow import look
-from durable.flow.discard import discard_many
-from durable.flow.redrive import redrive_many
-from durable.flow.steps import auditing
-from durable.flow.steps.selecting import Place
-from durable.kernel.activity_context import activity_info
-from durable.kernel.definitions import activity
-from durable.kernel.retry import Retry
+from durable.flow.audit import auditing
+from durable.flow.looks import look
+from durable.flow.looks.selecting import Place
+from durable.flow.operator.discard import discard_many
+from durable.flow.operator.redrive import redrive_many
+from durable.kernel.authoring.activity_context import activity_info
+from durable.kernel.authoring.definitions import activity
+from durable.kernel.authoring.retry import Retry
 from durable.logs import get_logger
 from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, Then, Through
 from durable.scope import Scope

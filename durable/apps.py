@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.apps import AppConfig, apps
 from django.utils.module_loading import autodiscover_modules
 
-from durable.kernel.registry import label_of_module, registry
+from durable.kernel.authoring.registry import label_of_module, registry
 
 
 class DurableConfig(AppConfig):

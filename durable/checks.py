@@ -13,8 +13,9 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 
 from durable.conf import problems, settings
 from durable.databases import Finding, Weight, findings, pool_findings, server_findings
-from durable.kernel import asyncio_private, purity
-from durable.kernel.registry import registry
+from durable.kernel.authoring import purity
+from durable.kernel.authoring.registry import registry
+from durable.kernel.loop import asyncio_private
 
 
 def install() -> None:

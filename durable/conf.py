@@ -21,9 +21,10 @@ from django.db import connections, router
 from django.utils.module_loading import import_string
 
 from durable.errors import ConfigurationError, KeyInvalid
-from durable.kernel.birthplace import NOWHERE
+from durable.kernel.authoring.options import check_text
+from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import Codec, JsonCodec
-from durable.kernel.encryption_keys import KEY_BYTES, fault_of
+from durable.kernel.history.room import Room
 from durable.kernel.limits import (
     DEFAULT_KEY_LENGTH,
     DEFAULT_PAYLOAD_BYTES,
@@ -32,9 +33,8 @@ from durable.kernel.limits import (
     MAX_QUEUE_LENGTH,
     MAX_SPAN,
 )
-from durable.kernel.options import check_text
-from durable.kernel.retry import Retry
-from durable.kernel.room import Room
+from durable.kernel.payloads.birthplace import NOWHERE
+from durable.kernel.payloads.encryption_keys import KEY_BYTES, fault_of
 
 Backoff = tuple[timedelta, float, timedelta]
 JSON_CODEC = "durable.kernel.codec.JsonCodec"

@@ -26,10 +26,10 @@ except ImportError as missing:
 
 from durable.conf import settings
 from durable.errors import ConfigurationError, EncryptionKeyUnknown, PayloadMoved, PayloadNotEncrypted
-from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import JsonCodec
-from durable.kernel.encryption_keys import key_bytes
 from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
+from durable.kernel.payloads.birthplace import Birthplace
+from durable.kernel.payloads.encryption_keys import key_bytes
 
 FORMAT: Final = "aes1"
 """Begins every text that this codec writes, and no JSON text does."""

@@ -4,13 +4,13 @@ functions.
 
 from __future__ import annotations
 
-from durable.flow.discard import discard, discard_many
-from durable.flow.look import dead_letters as list_dead_letters
-from durable.flow.pause import pause
-from durable.flow.redrive import preview_redrive, redrive, redrive_many
-from durable.flow.resume import resume
-from durable.flow.terminate import terminate
-from durable.flow.unblock import unblock
+from durable.flow.looks.look import dead_letters as list_dead_letters
+from durable.flow.operator.discard import discard, discard_many
+from durable.flow.operator.pause import pause
+from durable.flow.operator.redrive import preview_redrive, redrive, redrive_many
+from durable.flow.operator.resume import resume
+from durable.flow.operator.terminate import terminate
+from durable.flow.operator.unblock import unblock
 from durable.outcomes import DeadLetterFilter, DeadLetters, Discarded, RedriveMode, Redriven, RedrivePreview
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any
 
 import factory
 
-from durable.kernel.events import EventType, MessageKind
+from durable.kernel.history.events import EventType, MessageKind
 from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 from durable.outcomes import TERMINAL, Cause, OutboxStatus, WorkflowStatus
 

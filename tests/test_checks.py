@@ -14,9 +14,9 @@ from django.db import connections
 
 from durable import checks, workflow
 from durable.apps import label_for
-from durable.kernel import asyncio_private
-from durable.kernel.definitions import activity
-from durable.kernel.registry import registry
+from durable.kernel.authoring.definitions import activity
+from durable.kernel.authoring.registry import registry
+from durable.kernel.loop import asyncio_private
 from tests.settings import VENDOR
 
 on_sqlite = pytest.mark.skipif(VENDOR != "sqlite", reason="about SQLite")

@@ -11,8 +11,8 @@ from durable import Retry
 from durable.conf import CHECKS, problems
 from durable.conf import settings as current
 from durable.errors import ConfigurationError
-from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec
+from durable.kernel.payloads.birthplace import NOWHERE
 from tests.settings import VENDOR
 
 
@@ -136,7 +136,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("HIDDEN_FIELDS", "pin", "a tuple of names"),
     ("READ_UNENCRYPTED", 1, "True or False"),
     ("CODEC", "nowhere.Codec", "can be imported"),
-    ("CODEC", "durable.kernel.retry.Retry", "subclass of durable.kernel.codec.JsonCodec"),
+    ("CODEC", "durable.kernel.authoring.retry.Retry", "subclass of durable.kernel.codec.JsonCodec"),
     ("CODEC", JsonCodec, "dotted path"),
     ("CODEC", f"{__name__}.Untold", "`def unwrap(self, text, birthplace)`"),
 ]

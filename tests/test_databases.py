@@ -18,7 +18,7 @@ from django.db import connections
 
 from durable import checks
 from durable.databases import Weight, findings, pool_findings, postgresql, refuse_unfit, server_findings
-from durable.store import unpooled
+from durable.store.connections import unpooled
 from tests.conftest import ROOT
 from tests.hosting import hosted
 from tests.settings import VENDOR
@@ -297,7 +297,7 @@ def test_an_engine_of_another_database_that_is_not_there_stops_no_check(monkeypa
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_waits_in_words_where_the_server_lets_nobody_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """A standby becomes a primary, so the worker stays, and is red."""
-    from durable.worker.worker import Worker
+    from durable.worker.process.worker import Worker
     from tests.waiting import PATIENCE, in_thread
     from tests.worker.test_threads import until
 
@@ -360,7 +360,7 @@ def test_psycopg2_is_refused_by_a_check_and_by_the_commands(
 
 def test_notes_of_two_databases_of_two_services_do_not_meet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their `NAME` is the same: none."""
-    from durable.worker import notes
+    from durable.worker.loops import notes
 
     folders = set()
     for service in ("one", "two"):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from durable.admin.dead_letters import DeadLetterAdmin
-from durable.admin.messages import MessageAdmin
-from durable.admin.outbox import OutboxRowAdmin
-from durable.admin.staff_actions import StaffActionAdmin
-from durable.admin.work_items import WorkItemAdmin
-from durable.admin.workers import WorkerAdmin
-from durable.admin.workflows import WorkflowAdmin
+from durable.admin.dead_letters.outbox import OutboxRowAdmin
+from durable.admin.dead_letters.room import DeadLetterAdmin
+from durable.admin.lists.messages import MessageAdmin
+from durable.admin.lists.staff_actions import StaffActionAdmin
+from durable.admin.lists.work_items import WorkItemAdmin
+from durable.admin.lists.workers import WorkerAdmin
+from durable.admin.workflows.room import WorkflowAdmin
 from durable.models import DeadLetter, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 
 ROOMS = {

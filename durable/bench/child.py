@@ -24,7 +24,7 @@ def _main(job: dict[str, Any]) -> None:
     from django.conf import settings as django_settings
 
     from durable.bench.scratch import chosen, entered
-    from durable.worker.worker import Worker
+    from durable.worker.process.worker import Worker
 
     for module in job["modules"]:
         import_module(module)

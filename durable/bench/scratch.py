@@ -19,7 +19,7 @@ from django.db import Error as DatabaseFault
 from django.db import connections
 
 from durable.errors import ConfigurationError
-from durable.worker import notes
+from durable.worker.loops import notes
 
 PREFIX = "durable_bench_"
 _DURABLE_SQLITE = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL"

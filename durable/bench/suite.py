@@ -19,8 +19,8 @@ from durable.bench.running import Running, running
 from durable.bench.scratch import chosen, scratch
 from durable.bench.shapes import Interleaved, Sizes
 from durable.conf import settings
-from durable.flow import turn
-from durable.kernel.cache import Cache
+from durable.flow.turns import turn
+from durable.kernel.replay.cache import Cache
 
 POLL_FOR = timedelta(milliseconds=20)
 """For the figures about an idle worker by polling, which are stated for this pace."""

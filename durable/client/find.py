@@ -11,9 +11,9 @@ from durable.client.handle import Handle
 from durable.client.places import outside_workflows, synchronous
 from durable.conf import settings
 from durable.errors import KeyInvalid
-from durable.flow import look
-from durable.kernel.definitions import WorkflowDefinition
-from durable.kernel.options import check_text
+from durable.flow.looks import look
+from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.authoring.options import check_text
 
 R = TypeVar("R")
 

@@ -16,13 +16,13 @@ from durable.client.places import outside_transactions, outside_workflows, synch
 from durable.client.waiting import FIRST_PAUSE, LONGEST_PAUSE
 from durable.conf import settings
 from durable.errors import NotRegistered, OptionInvalid, WorkflowCancelled, WorkflowFailed, WorkflowTimedOut
-from durable.flow import cancel as cancelling
-from durable.flow import look
-from durable.flow import signal as signalling
-from durable.kernel import birthplace
+from durable.flow.caller import cancel as cancelling
+from durable.flow.caller import signal as signalling
+from durable.flow.looks import look
+from durable.kernel.authoring.options import check_text
+from durable.kernel.authoring.registry import registry
 from durable.kernel.limits import MAX_DEDUP_LENGTH, MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
-from durable.kernel.options import check_text
-from durable.kernel.registry import registry
+from durable.kernel.payloads import birthplace
 from durable.outcomes import CancelOutcome, Failure, Snapshot, WorkflowStatus
 
 R = TypeVar("R")

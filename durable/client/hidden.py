@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from durable.conf import settings
-from durable.kernel import secrets
-from durable.kernel.birthplace import Birthplace, PayloadKind
-from durable.kernel.registry import registry
+from durable.kernel.authoring.registry import registry
+from durable.kernel.payloads import secrets
+from durable.kernel.payloads.birthplace import Birthplace, PayloadKind
 
 
 def names() -> frozenset[str]:

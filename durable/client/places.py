@@ -7,9 +7,9 @@ import os
 from django.core.exceptions import SynchronousOnlyOperation
 
 from durable.errors import InsideTransaction, InsideWorkflow
-from durable.flow import transaction
-from durable.kernel import context
-from durable.kernel.asyncio_private import get_running_loop
+from durable.flow.transactions import transaction
+from durable.kernel.authoring import context
+from durable.kernel.loop.asyncio_private import get_running_loop
 
 
 def outside_workflows(call: str) -> None:

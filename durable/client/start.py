@@ -16,11 +16,10 @@ from durable.client.handle import Handle
 from durable.client.places import outside_workflows, synchronous
 from durable.conf import settings
 from durable.errors import ArgumentsMismatch, KeyTaken, OptionInvalid, PayloadError, PayloadTooLarge
-from durable.flow import enqueue as enqueueing
-from durable.flow import start as starting
-from durable.kernel.codec import encode_arguments
-from durable.kernel.definitions import ActivityDefinition, Definition, WorkflowDefinition
-from durable.kernel.options import (
+from durable.flow.caller import enqueue as enqueueing
+from durable.flow.caller import start as starting
+from durable.kernel.authoring.definitions import ActivityDefinition, Definition, WorkflowDefinition
+from durable.kernel.authoring.options import (
     ENQUEUE_NAMES,
     RESERVED_NAMES,
     START_NAMES,
@@ -29,6 +28,7 @@ from durable.kernel.options import (
     check_key,
     resolve,
 )
+from durable.kernel.codec import encode_arguments
 from durable.outcomes import KeyHeld, Started
 
 R = TypeVar("R")

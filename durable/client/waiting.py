@@ -22,7 +22,8 @@ from asgiref.sync import AsyncToSync, SyncToAsync, sync_to_async
 from django.db import connections
 
 from durable.errors import WorkflowNotFound
-from durable.flow import look, transaction
+from durable.flow.looks import look
+from durable.flow.transactions import transaction
 from durable.outcomes import Snapshot
 
 T = TypeVar("T")

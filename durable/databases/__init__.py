@@ -15,7 +15,7 @@ from durable.conf import settings
 from durable.databases import pools, postgresql, sqlite
 from durable.databases.finding import Finding, Weight, refused
 from durable.errors import ConfigurationError
-from durable.store.unpooled import pooled_aliases
+from durable.store.connections.unpooled import pooled_aliases
 
 __all__ = ["Finding", "Weight", "findings", "pool_findings", "refuse_unfit", "server_findings"]
 

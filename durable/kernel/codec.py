@@ -14,18 +14,18 @@ from typing import Any, Final, Protocol
 
 from durable.errors import PayloadError, PayloadTooLarge
 from durable.errors.showing import class_name, is_a
-from durable.kernel import birthplace as birthplaces
-from durable.kernel.arguments import ArgumentPlan
-from durable.kernel.birthplace import NOWHERE, Birthplace
-from durable.kernel.converters import converter
-from durable.kernel.events import DIGEST_KEY
-from durable.kernel.failure import for_log, interrupts, sentence
+from durable.kernel.history.events import DIGEST_KEY
 from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
-from durable.kernel.natives import is_storable, parsed, plain_text, quickly, written
-from durable.kernel.secrets import holds_secret
-from durable.kernel.stack import with_room
-from durable.kernel.steps import Steps
-from durable.kernel.unwritable import a, endless, refusal_of, unreadable
+from durable.kernel.loop.stack import with_room
+from durable.kernel.payloads import birthplace as birthplaces
+from durable.kernel.payloads.arguments import ArgumentPlan
+from durable.kernel.payloads.birthplace import NOWHERE, Birthplace
+from durable.kernel.payloads.converters import converter
+from durable.kernel.payloads.natives import is_storable, parsed, plain_text, quickly, written
+from durable.kernel.payloads.secrets import holds_secret
+from durable.kernel.payloads.steps import Steps
+from durable.kernel.payloads.unwritable import a, endless, refusal_of, unreadable
+from durable.kernel.texts.failure import for_log, interrupts, sentence
 
 
 class Codec(Protocol):

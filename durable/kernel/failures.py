@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from durable.errors import PayloadError, PayloadTooLarge
-from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import Codec
+from durable.kernel.payloads.birthplace import Birthplace
 from durable.outcomes import Failure
 
 SEALED: Final = "sealed"

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from durable.errors.showing import full_name
-from durable.kernel import lines as of_workflow_code
+from durable.kernel.loop import lines as of_workflow_code
 from durable.logs.lines import Line, Record, made, says_texts, words
 from durable.outbound import send
 

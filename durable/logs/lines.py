@@ -19,8 +19,8 @@ from django.core.exceptions import ImproperlyConfigured
 from durable.conf import settings
 from durable.errors import ConfigurationError
 from durable.errors.showing import class_name, clean, full_name
-from durable.kernel.failure import for_report, sentence, without_frames
-from durable.kernel.tracebacks import real_traceback
+from durable.kernel.texts.failure import for_report, sentence, without_frames
+from durable.kernel.texts.tracebacks import real_traceback
 from durable.logs import structured
 from durable.logs.fields import spoken
 from durable.logs.records import plain_record, written

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from durable.errors.showing import visible
-from durable.kernel import tracebacks
+from durable.kernel.texts import tracebacks
 from durable.logs.fields import text_of
 
 if TYPE_CHECKING:

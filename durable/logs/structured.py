@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from structlog.processors import MaybeTimeStamper, TimeStamper
 
-from durable.kernel.standins import stand_in
+from durable.kernel.texts.standins import stand_in
 from durable.logs.records import bare_record, plain_record
 
 if TYPE_CHECKING:

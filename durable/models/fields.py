@@ -10,7 +10,7 @@ from typing import Any
 from django.db import models
 from django.db.models.lookups import Exact
 
-from durable.kernel import wire
+from durable.kernel.payloads import wire
 
 _WIDTH = len("2026-01-02 03:04:05.000006")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import Q
 
-from durable.kernel.events import MessageKind
+from durable.kernel.history.events import MessageKind
 from durable.models.fields import MarkField, MomentField
 
 

@@ -6,7 +6,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from durable.admin import wording
+from durable.admin.words import wording
 
 register = template.Library()
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from django import template
 
-from durable.admin.scoping import scope_of
-from durable.admin.triage import triage
+from durable.admin.lists.scoping import scope_of
+from durable.admin.lists.triage import triage
 
 register = template.Library()
 

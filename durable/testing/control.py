@@ -10,8 +10,8 @@ from typing import Self
 
 from durable import clock
 from durable.conf import settings
-from durable.flow import transaction
-from durable.kernel.cache import Cache
+from durable.flow.transactions import transaction
+from durable.kernel.replay.cache import Cache
 
 _cold = 0
 

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from asgiref.sync import async_to_sync
 
 from durable.errors.showing import full_name, is_a, real_mro
-from durable.kernel.definitions import ActivityDefinition
-from durable.kernel.registry import registry
-from durable.worker.execute import Call
+from durable.kernel.authoring.definitions import ActivityDefinition
+from durable.kernel.authoring.registry import registry
+from durable.worker.handlers.execute import Call
 
 Handler = Callable[..., Any]
 AnyActivity: TypeAlias = ActivityDefinition[Any, Any] | str

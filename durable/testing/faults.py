@@ -15,8 +15,11 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.errors import NotRegistered
-from durable.flow import abandon, acknowledge, claim, postpone, reconcile, release, renew, transaction, turn
-from durable.kernel.definitions import ActivityDefinition
+from durable.flow.delivery import abandon, acknowledge, claim, postpone, release, renew
+from durable.flow.transactions import transaction
+from durable.flow.turns import turn
+from durable.flow.upkeep import reconcile
+from durable.kernel.authoring.definitions import ActivityDefinition
 from durable.testing import doubles
 from durable.testing.errors import InjectedFault, UnknownFault
 

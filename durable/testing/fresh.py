@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from django.conf import ENVIRONMENT_VARIABLE, settings
 
 from durable.errors import NonDeterminism, WorkflowBlocked
-from durable.kernel.definitions import WorkflowDefinition
+from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.testing.errors import Impure, NotReplayable
 from durable.testing.histories import History
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from durable.client.handle import Handle
-from durable.flow import look
-from durable.kernel.events import Event, EventType
-from durable.kernel.unwritable import a
+from durable.flow.looks import look
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.payloads.unwritable import a
 from durable.testing.errors import NotReplayable
 
 FORMAT = 1

@@ -15,10 +15,12 @@ from django.db import Error as DatabaseFault
 from durable import clock
 from durable.conf import settings
 from durable.errors import TransactionLeftOpen
-from durable.flow import abandon, acknowledge, claim, postpone, reconcile, turn
-from durable.flow.steps.faults import Fault, classify
-from durable.kernel.cache import Cache
-from durable.kernel.failure import describe, sentence
+from durable.flow.delivery import abandon, acknowledge, claim, postpone
+from durable.flow.transactions.faults import Fault, classify
+from durable.flow.turns import turn
+from durable.flow.upkeep import reconcile
+from durable.kernel.replay.cache import Cache
+from durable.kernel.texts.failure import describe, sentence
 from durable.outbound import floods
 from durable.outcomes import (
     AckOutcome,
@@ -36,10 +38,10 @@ from durable.outcomes import (
 from durable.testing import leftovers
 from durable.testing.doubles import Standing
 from durable.testing.errors import NeverIdle
-from durable.worker import execute, transactional
-from durable.worker.acks import ABANDON_DELAY, WAITS_US
-from durable.worker.delivery import Delivery
-from durable.worker.execute import AckFailed, Call, Committed, GiveUp, Outcome, PutOff
+from durable.worker.handlers import execute, transactional
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.handlers.execute import AckFailed, Call, Committed, GiveUp, Outcome, PutOff
+from durable.worker.loops.acks import ABANDON_DELAY, WAITS_US
 
 NAME = "durable.testing"
 MOST_ROUNDS = 100_000

@@ -14,7 +14,7 @@ from typing import Any
 from django.db import Error as DatabaseFault
 from django.db import connections
 
-from durable.worker import hygiene
+from durable.worker.threads import hygiene
 
 
 @dataclass(frozen=True, slots=True)

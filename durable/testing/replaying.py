@@ -11,11 +11,11 @@ from typing import Any
 
 from durable.conf import settings
 from durable.errors import NonDeterminism
-from durable.kernel import birthplace
-from durable.kernel.definitions import WorkflowDefinition
-from durable.kernel.events import CLOSING, INPUTS, RECORDS, Event, EventType
-from durable.kernel.execution import Execution, Limits
-from durable.kernel.registry import registry
+from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.authoring.registry import registry
+from durable.kernel.history.events import CLOSING, INPUTS, RECORDS, Event, EventType
+from durable.kernel.payloads import birthplace
+from durable.kernel.replay.execution import Execution, Limits
 from durable.testing import fresh, histories
 from durable.testing.histories import Source
 from durable.testing.watch import watching

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, TypeVar
 from durable import clock
 from durable.client.handle import Handle
 from durable.conf import settings
-from durable.flow import look
-from durable.kernel.definitions import ActivityDefinition, BoundActivity, BoundWorkflow, WorkflowDefinition
+from durable.flow.looks import look
+from durable.kernel.authoring.definitions import ActivityDefinition, BoundActivity, BoundWorkflow, WorkflowDefinition
 from durable.outcomes import OutboxStatus, Snapshot, WorkflowStatus
 from durable.testing import control, waiting
 from durable.testing.errors import NeverEnds

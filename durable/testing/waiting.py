@@ -8,15 +8,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from durable.errors import NonDeterminism, WorkflowBlocked
-from durable.flow import look
-from durable.kernel.events import Event, EventType
-from durable.kernel.registry import registry
+from durable.flow.looks import look
+from durable.kernel.authoring.registry import registry
+from durable.kernel.history.events import Event, EventType
 from durable.outcomes import OutboxStatus, Snapshot, WorkflowStatus
-from durable.store import failures
+from durable.store.texts import failures
 from durable.testing import histories, replaying
 
 if TYPE_CHECKING:
-    from durable.store.reads import PendingRow
+    from durable.store.operators.reads import PendingRow
 
 
 def blocked(snapshot: Snapshot) -> WorkflowBlocked:

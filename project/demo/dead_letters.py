@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import durable
-from durable.admin import refusals, wording
+from durable.admin.words import refusals, wording
 from durable.errors import (
     HistoryRecordsOutcome,
     NotDeadLettered,

@@ -9,7 +9,7 @@ from typing import Any
 from django.test import Client
 from django.urls import reverse
 
-from durable.kernel.events import EventType
+from durable.kernel.history.events import EventType
 from durable.models import DeadLetter, OutboxRow
 from tests import factories
 

@@ -15,7 +15,7 @@ from django.test import Client
 from django.urls import reverse
 
 from durable.activities import QUEUE, change_some_dead_letters
-from durable.admin import carrying_out
+from durable.admin.dead_letters import carrying_out
 from durable.models import OutboxRow, StaffAction, Workflow
 from durable.operations import pause
 from durable.testing import drain, failing
@@ -38,7 +38,7 @@ def redriver(staff: Staff) -> Client:
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows are many already, and a piece has two."""
     monkeypatch.setattr(carrying_out, "AT_MOST_HERE", 2)
-    monkeypatch.setattr("durable.admin.confirming.AT_MOST_HERE", 2)
+    monkeypatch.setattr("durable.admin.dead_letters.confirming.AT_MOST_HERE", 2)
     monkeypatch.setattr("durable.activities.AT_ONCE", 2)
 
 

@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import reverse
 
-from durable.admin.actions import ACTIONS
-from durable.admin.workflow_verbs import VERBS
+from durable.admin.dead_letters.actions import ACTIONS
+from durable.admin.workflows.verbs import VERBS
 from durable.models import DeadLetter, Event, Message, OutboxRow, StaffAction, Workflow
 from durable.workflows import change_dead_letters
 from tests import factories
@@ -86,7 +86,7 @@ def test_more_rows_than_are_changed_at_once_are_handed_to_the_workers(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The work begins with the middleware's commit, in a transaction of its own."""
-    monkeypatch.setattr("durable.admin.carrying_out.AT_MOST_HERE", 1)
+    monkeypatch.setattr("durable.admin.dead_letters.carrying_out.AT_MOST_HERE", 1)
     rows = [letter(), letter()]
     answer = confirm(root, choose(root, "redrive"), reason="the bank is back")
     assert said(answer) == ["The work was handed to the workers. This page shows how far it is."]

@@ -9,8 +9,8 @@ import pytest
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.test import Client
 
-from durable.admin.dead_letter_filters import filter_of
-from durable.flow import look
+from durable.admin.dead_letters.filters import filter_of
+from durable.flow.looks import look
 from durable.models import OutboxRow, Workflow
 from durable.scope import Scope
 from tests import factories
@@ -209,7 +209,7 @@ def test_pages_need_a_fixed_number_of_statements_none_of_them_a_count(root: Clie
 
 def test_the_confirmation_looks_at_no_more_than_ten_thousand(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Faults A16."""
-    monkeypatch.setattr("durable.flow.redrive.PREVIEW_LIMIT", 3)
+    monkeypatch.setattr("durable.flow.operator.redrive.PREVIEW_LIMIT", 3)
     for _ in range(5):
         letter()
     text = choose(root, "redrive").text

@@ -13,8 +13,8 @@ from django.test import Client
 from django.urls import reverse
 
 from durable.activities import BulkJob, BulkVerb
-from durable.admin import carrying_out
-from durable.flow import look
+from durable.admin.dead_letters import carrying_out
+from durable.flow.looks import look
 from durable.models import StaffAction, Workflow
 from durable.outcomes import DeadLetterFilter
 from durable.testing import drain
@@ -32,7 +32,7 @@ Act = Callable[[], object]
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows are many already, and a piece has two."""
     monkeypatch.setattr(carrying_out, "AT_MOST_HERE", 2)
-    monkeypatch.setattr("durable.admin.confirming.AT_MOST_HERE", 2)
+    monkeypatch.setattr("durable.admin.dead_letters.confirming.AT_MOST_HERE", 2)
     monkeypatch.setattr("durable.activities.AT_ONCE", 2)
 
 

@@ -161,7 +161,7 @@ def test_from_the_page_of_one_a_link_leads_to_all_that_failed_by_the_same_kind_o
 def test_workflows_are_filtered_by_type_also_by_one_that_is_not_among_the_choices(
     root: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("durable.admin.workflows._TYPES_OFFERED", 1_000)  # this suite's own types are many
+    monkeypatch.setattr("durable.admin.workflows.room._TYPES_OFFERED", 1_000)  # this suite's own types are many
     one = factories.WorkflowFactory(type="shop.refund")
     factories.WorkflowFactory(type="shop.checkout")
     assert "?type=shop.refund" in root.get(list_of(Workflow)).text

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import translation
 
-from durable.kernel.events import EventType
+from durable.kernel.history.events import EventType
 from durable.models import DeadLetter, OutboxRow
 from tests import factories
 from tests.admin.conftest import address, event_of, page_of
@@ -120,7 +120,7 @@ def test_a_row_of_any_number_is_addressed_by_its_key(root: Client, separator: st
 def many_letters(monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a thousand of one workflow, which one request may do."""
     for module in ("carrying_out", "confirming"):
-        monkeypatch.setattr(f"durable.admin.{module}.AT_MOST_HERE", 2_000)
+        monkeypatch.setattr(f"durable.admin.dead_letters.{module}.AT_MOST_HERE", 2_000)
     workflow = letter().workflow
     rows = [factories.DeadLetterFactory.build(workflow=workflow, ordinal=ordinal) for ordinal in range(2, 1_051)]
     DeadLetter.objects.bulk_create(rows)

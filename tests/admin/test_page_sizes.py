@@ -13,7 +13,8 @@ import pytest
 from django.test import Client, override_settings
 from django.urls import reverse
 
-from durable.admin import downloads, payloads
+from durable.admin.lists import downloads
+from durable.admin.words import payloads
 from durable.models import Message, OutboxRow, Workflow, WorkItem
 from tests import factories
 from tests.admin.conftest import Scene, event_of, page_of

@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 from django.test import Client, override_settings
 
-from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import JsonCodec
+from durable.kernel.payloads.birthplace import Birthplace
 from durable.models import Message, OutboxRow, Workflow, WorkItem
 from tests import factories
 from tests.admin.conftest import Scene, event_of, page_of, statements

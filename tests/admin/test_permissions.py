@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from durable.admin.actions import ACTIONS
-from durable.admin.workflow_verbs import VERBS
+from durable.admin.dead_letters.actions import ACTIONS
+from durable.admin.workflows.verbs import VERBS
 from durable.models import DeadLetter, Workflow
 from tests import factories
 from tests.admin.conftest import page_of

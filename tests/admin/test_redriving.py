@@ -11,8 +11,8 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import User
 from django.test import Client
 
-from durable.flow.claim import claim
-from durable.kernel.events import EventType
+from durable.flow.delivery.claim import claim
+from durable.kernel.history.events import EventType
 from durable.models import Event, OutboxRow, StaffAction, Workflow
 from durable.operations import redrive, resume
 from durable.outcomes import OutboxStatus, WorkflowStatus

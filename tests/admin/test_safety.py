@@ -13,7 +13,7 @@ from django.db import connection
 from django.test import Client, override_settings
 from django.utils.html import escape
 
-from durable.admin.workflow_verbs import VERBS
+from durable.admin.workflows.verbs import VERBS
 from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, Worker, Workflow, WorkItem
 from tests import factories
 from tests.admin.conftest import ROOMS, Scene, address, event_of, list_of, page_of

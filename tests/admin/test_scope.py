@@ -13,8 +13,8 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from durable.admin.actions import ACTIONS
-from durable.admin.workflow_verbs import VERBS
+from durable.admin.dead_letters.actions import ACTIONS
+from durable.admin.workflows.verbs import VERBS
 from durable.models import Worker
 from tests import factories
 from tests.admin.conftest import ROOMS, address, event_of, list_of, page_of

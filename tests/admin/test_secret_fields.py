@@ -18,14 +18,14 @@ from django.test import Client
 import durable
 from durable import PayloadError, activity, testing, workflow
 from durable.client import hidden
-from durable.kernel import secrets
-from durable.kernel.arguments import ArgumentPlan
-from durable.kernel.birthplace import NOWHERE
+from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import JsonCodec, encode_call
-from durable.kernel.hints import resolved
-from durable.kernel.registry import registry
+from durable.kernel.payloads import secrets
+from durable.kernel.payloads.arguments import ArgumentPlan
+from durable.kernel.payloads.birthplace import NOWHERE
+from durable.kernel.payloads.hints import resolved
 from durable.models import Event, Message, OutboxRow, Workflow
-from durable.worker import execute
+from durable.worker.handlers import execute
 from tests.admin.conftest import event_of, page_of
 
 CANARY = "canary-4711"

@@ -14,7 +14,7 @@ from django.db import InterfaceError, OperationalError, connection
 from django.test import Client
 from django.urls import reverse
 
-from durable.admin import carrying_out
+from durable.admin.dead_letters import carrying_out
 from durable.errors import StoreUnavailable
 from durable.models import StaffAction, Workflow
 from durable.operations import redrive, terminate
@@ -34,7 +34,7 @@ UNREADABLE = ["{broken", "null", '{"retry": 5}', '{"retry": {"max_attempts": 3}}
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows are many already, and a piece has two."""
     monkeypatch.setattr(carrying_out, "AT_MOST_HERE", 2)
-    monkeypatch.setattr("durable.admin.confirming.AT_MOST_HERE", 2)
+    monkeypatch.setattr("durable.admin.dead_letters.confirming.AT_MOST_HERE", 2)
     monkeypatch.setattr("durable.activities.AT_ONCE", 2)
 
 
@@ -99,7 +99,7 @@ def test_what_has_to_be_read_is_read_before_the_first_change(root: Client, whole
     """A page that fails behind a change would leave the person without a word of it."""
     row = letter()
     page = choose(root, "redrive", *([] if whole else [row]))
-    with mock.patch(f"durable.admin.carrying_out.{reads}", side_effect=OperationalError("gone")):
+    with mock.patch(f"durable.admin.dead_letters.carrying_out.{reads}", side_effect=OperationalError("gone")):
         answer = confirm(root, page, reason="the bank is back")
     assert "The database did not carry this out: nothing was changed." in answer.text
     assert form_of(answer)["request_id"] == form_of(page)["request_id"]
@@ -206,7 +206,7 @@ def test_trouble_with_the_database_is_not_told_as_a_change_of_the_rows(
     row = letter()
     page = choose(root, "redrive", *([] if whole else [row]))
     gone = StoreUnavailable(OSError("x"), outcome_unknown=unknown)
-    with mock.patch("durable.admin.carrying_out.redrive_many", return_value=[gone]):
+    with mock.patch("durable.admin.dead_letters.carrying_out.redrive_many", return_value=[gone]):
         told = said(confirm(root, page))
     assert len(told) == 1
 

@@ -88,7 +88,7 @@ def test_each_card_needs_the_permission_to_view_what_it_counts(staff: Callable[.
 
 
 def test_a_database_that_does_not_answer_leaves_the_page_open(root: Client) -> None:
-    with mock.patch("durable.admin.triage.look.health", side_effect=OperationalError("gone")):
+    with mock.patch("durable.admin.lists.triage.look.health", side_effect=OperationalError("gone")):
         response = root.get(index())
     assert response.status_code == 200
     assert "could not be looked up" in response.text

@@ -11,11 +11,11 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.urls import resolve, reverse
 
-from durable.admin import previews
-from durable.admin.actions import ACTIONS
-from durable.admin.workflow_verbs import VERBS
+from durable.admin.dead_letters import previews
+from durable.admin.dead_letters.actions import ACTIONS
+from durable.admin.workflows.verbs import VERBS
 from durable.errors import StoreUnavailable
-from durable.flow import redrive as redriving
+from durable.flow.operator import redrive as redriving
 from durable.models import OutboxRow, StaffAction, Workflow
 from durable.workflows import change_dead_letters
 from tests import factories
@@ -68,7 +68,7 @@ def test_one_form_sent_twice_at_the_same_moment_is_one_redrive_and_one_already_d
 def test_one_form_for_many_sent_at_the_same_moment_begins_one_work(
     second_connection: Any, barrier: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("durable.admin.carrying_out.AT_MOST_HERE", 1)
+    monkeypatch.setattr("durable.admin.dead_letters.carrying_out.AT_MOST_HERE", 1)
     for _ in range(2):
         letter()
     told = together(second_connection, barrier, 3, choose(enter(), "redrive"), list_url())
@@ -121,7 +121,7 @@ def test_rows_that_can_not_be_read_are_told_and_the_form_stays(root: Client) -> 
     row = letter()
     page = choose(root, "redrive")
     gone = StoreUnavailable(OSError("x"), outcome_unknown=False)
-    with mock.patch("durable.admin.carrying_out.look.dead_letters_matching", side_effect=gone):
+    with mock.patch("durable.admin.dead_letters.carrying_out.look.dead_letters_matching", side_effect=gone):
         again = confirm(root, page, reason="the bank is back")
     assert "nothing was changed" in again.text
     assert "the bank is back" in again.text
@@ -140,7 +140,7 @@ def test_a_row_that_the_database_did_not_carry_out_is_told_with_what_is_known(
     row, page = letter(), None
     page = choose(root, "redrive", row)
     gone = StoreUnavailable(OSError("x"), outcome_unknown=unknown)
-    with mock.patch("durable.admin.carrying_out.redrive_many", return_value=[gone]):
+    with mock.patch("durable.admin.dead_letters.carrying_out.redrive_many", return_value=[gone]):
         told = said(confirm(root, page))
     assert text in told[0]
     assert status(row) == "dead"

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils.html import strip_tags
 
-from durable.kernel.events import EventType
+from durable.kernel.history.events import EventType
 from durable.models import Event, Message, OutboxRow, Workflow, WorkItem
 from tests import factories
 from tests.admin.conftest import Scene, engine_statements, event_of, list_of, page_of, statements

@@ -14,7 +14,7 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import reverse
 
-from durable.kernel.events import EventType
+from durable.kernel.history.events import EventType
 from durable.models import Event, Message, OutboxRow, Workflow
 from tests import factories
 from tests.admin.conftest import page_of
@@ -214,7 +214,7 @@ def test_what_does_not_fit_the_state_is_no_button_or_says_why(root: Client, work
 
 @pytest.mark.parametrize("verb", ["cancel", "terminate", "pause", "signal"])
 def test_a_database_that_does_not_answer_is_told(root: Client, workflow: Workflow, verb: str) -> None:
-    from durable.admin import workflow_verbs
+    from durable.admin.workflows import verbs as workflow_verbs
 
     kind = workflow_verbs.VERBS[verb]
 

@@ -19,7 +19,7 @@ class Source:
 
     @property
     def place(self) -> str:
-        """Where it is, as `durable/store/outbox.py`."""
+        """Where it is, as `durable/store/deliveries/outbox.py`."""
         return self.path.relative_to(ROOT).as_posix()
 
     @property

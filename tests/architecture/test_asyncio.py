@@ -10,7 +10,7 @@ import pytest
 
 from tests.architecture.source import sources
 
-ROOM = "durable/kernel/asyncio_private.py"
+ROOM = "durable/kernel/loop/asyncio_private.py"
 OF_INSTANCES = {
     name
     for kind in (asyncio.Future, asyncio.Task, asyncio.Handle, asyncio.TimerHandle, asyncio.BaseEventLoop)

@@ -116,7 +116,7 @@ def test_all_that_match_are_done_in_the_background_with_progress(
     person: Enter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("carrying_out", "confirming"):
-        monkeypatch.setattr(f"durable.admin.{module}.AT_MOST_HERE", 2)
+        monkeypatch.setattr(f"durable.admin.dead_letters.{module}.AT_MOST_HERE", 2)
     rows = [letter(workflow__status="paused") for _ in range(4)]
     anna = person(*ALL)
     anna.go("/admin/durable/deadletter/?cause=worker_died")

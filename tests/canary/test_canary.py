@@ -23,9 +23,9 @@ from django.urls import reverse
 
 from durable import operations, testing
 from durable.client.handle import Handle
-from durable.kernel.birthplace import NOWHERE
+from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import JsonCodec
-from durable.kernel.registry import registry
+from durable.kernel.payloads.birthplace import NOWHERE
 from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, Workflow
 from tests.canary import code
 from tests.canary.code import CANARY

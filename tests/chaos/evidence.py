@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from durable.flow import look, prove
-from durable.kernel.events import Event, EventType
+from durable.flow.looks import look, prove
+from durable.kernel.history.events import Event, EventType
 from durable.models import FailedAttempt, Message, OutboxRow, Workflow, WorkItem
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.flow.state import everything

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from durable.flow import claim
+from durable.flow.delivery import claim
 from durable.outcomes import Claim
 
 LOOK = """

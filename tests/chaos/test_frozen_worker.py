@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from durable.kernel.events import EventType
+from durable.kernel.history.events import EventType
 from tests.chaos import evidence
 from tests.chaos.fleet import Fleet, Member, chance, only_full, pass_time, tell, until
 from tests.waiting import PATIENCE, in_thread
@@ -40,12 +40,12 @@ NEVER_TOLD = """
 import django
 
 django.setup()
-from durable.worker.leases import Leases
+from durable.worker.loops.leases import Leases
 
 Leases._lost = lambda self, delivery: None  # so that the renewal does not learn it first
 """
 FAILING_ACKNOWLEDGEMENTS = """
-from durable.flow import acknowledge
+from durable.flow.delivery import acknowledge
 
 def acknowledge_nothing(endings):
     raise RuntimeError("permanent")

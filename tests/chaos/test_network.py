@@ -25,7 +25,7 @@ STUCK_SOON = """
 import django
 
 django.setup()
-from durable.worker import worker
+from durable.worker.process import worker
 
 worker.STUCK_AFTER = 1.0
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from durable.kernel.events import EventType
+from durable.kernel.history.events import EventType
 from tests.chaos import evidence
 from tests.chaos.fleet import Fleet, Member, until
 from tests.chaos.test_frozen_worker import Stand

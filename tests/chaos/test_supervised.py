@@ -18,7 +18,7 @@ from tests.worker.plant import workflows
 KILLS = 100 if FULL else 30
 
 WITHOUT_BACK_OFF = """
-from durable.worker import supervisor
+from durable.worker.process import supervisor
 supervisor.FIRST_WAIT = supervisor.LONGEST_WAIT = 0.05
 """
 
@@ -68,8 +68,8 @@ from pathlib import Path
 import django
 
 django.setup()
-from durable.worker.supervisor import Supervisor
-from durable.worker.worker import Worker
+from durable.worker.process.supervisor import Supervisor
+from durable.worker.process.worker import Worker
 
 Supervisor.__init__.__kwdefaults__["ready_within"] = timedelta(seconds=3)
 run = Worker.run

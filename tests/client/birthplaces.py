@@ -7,8 +7,8 @@ from typing import Any
 
 import durable
 from durable import Retry, activity, workflow
-from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import JsonCodec
+from durable.kernel.payloads.birthplace import Birthplace
 
 WORDS = "birthplaces."
 

@@ -15,7 +15,7 @@ from django.test import Client
 import durable
 from durable import PayloadError, testing
 from durable.client.find import get_workflow
-from durable.kernel import birthplace
+from durable.kernel.payloads import birthplace
 from durable.models import Event, Message, OutboxRow, Workflow
 from tests.admin.conftest import event_of, page_of
 from tests.client.birthplaces import Binding, send, weigh

@@ -24,7 +24,7 @@ from durable.errors import (
     PayloadError,
     PayloadTooLarge,
 )
-from durable.kernel import context
+from durable.kernel.authoring import context
 from durable.models import Event, Message, OutboxRow, Workflow
 from tests.client.shop import careful, charge, checkout, greet, keyed
 

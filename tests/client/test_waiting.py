@@ -17,7 +17,7 @@ from django.db import OperationalError, connection, transaction
 from durable.client import waiting
 from durable.client.find import get_workflow
 from durable.errors import InsideTransaction, WorkflowCancelled, WorkflowFailed, WorkflowNotFound
-from durable.flow import look
+from durable.flow.looks import look
 from durable.models import Workflow
 from tests import factories
 from tests.settings import VENDOR
@@ -206,7 +206,7 @@ async def _nothing() -> None:
 def test_a_store_that_is_away_is_told_to_each_as_result_tells_it() -> None:
     ids = [factories.WorkflowFactory().pk for _ in range(3)]
     away = OperationalError("the server is away")
-    with mock.patch("durable.flow.transaction.reading", side_effect=away):
+    with mock.patch("durable.flow.transactions.transaction.reading", side_effect=away):
         said = together([get_workflow(pk).aresult for pk in ids])
     assert [(type(one), str(one)) for one in said] == [(OperationalError, "the server is away")] * 3
     assert len({id(one) for one in said}) == 3
@@ -214,7 +214,9 @@ def test_a_store_that_is_away_is_told_to_each_as_result_tells_it() -> None:
 
 def test_after_the_store_was_away_the_next_waiter_is_served() -> None:
     workflow = factories.WorkflowFactory()
-    with mock.patch("durable.flow.transaction.reading", side_effect=SystemExit("a receiver of the project's")):
+    with mock.patch(
+        "durable.flow.transactions.transaction.reading", side_effect=SystemExit("a receiver of the project's")
+    ):
         ended = in_thread(together, [get_workflow(workflow.pk).aresult])
         assert isinstance(ended.exception(PATIENCE), SystemExit)
     complete(workflow.pk)

@@ -10,7 +10,7 @@ from typing import Any
 import durable
 from durable import Retry
 from durable.errors import ActivityError
-from durable.kernel.definitions import activity, workflow
+from durable.kernel.authoring.definitions import activity, workflow
 from tests.ledger.models import Entry
 
 SOON = Retry(max_attempts=2, first=timedelta(seconds=1), jitter=0.0)

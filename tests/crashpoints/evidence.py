@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from durable.flow import prove
-from durable.kernel.events import CLOSING, DIGEST_KEY, EventType
+from durable.flow.looks import prove
+from durable.kernel.history.events import CLOSING, DIGEST_KEY, EventType
 from durable.models import Event, FailedAttempt, Message, OutboxRow, StaffAction, Workflow, WorkItem
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.crashpoints import cases

@@ -15,20 +15,22 @@ from typing import Any, cast
 from django.db import connections
 
 from durable.conf import settings
-from durable.flow import beat
-from durable.kernel.cache import Cache
+from durable.flow.upkeep import beat
+from durable.kernel.replay.cache import Cache
 from durable.outcomes import ReconcileReport
-from durable.worker import execute, hygiene, notes, transactional
-from durable.worker.acks import Acks
-from durable.worker.claims import Claims
-from durable.worker.delivery import Delivery, Settlement, Start
-from durable.worker.execute import Call, Outcome
-from durable.worker.handlers import Handlers
-from durable.worker.housekeeping import Housekeeping
-from durable.worker.leases import Leases
-from durable.worker.notes import Note
-from durable.worker.turns import Turns
-from durable.worker.wakeup import Pace, Wake
+from durable.worker.handlers import execute, transactional
+from durable.worker.handlers.delivery import Delivery, Settlement, Start
+from durable.worker.handlers.execute import Call, Outcome
+from durable.worker.handlers.slots import Handlers
+from durable.worker.loops import notes
+from durable.worker.loops.acks import Acks
+from durable.worker.loops.claims import Claims
+from durable.worker.loops.housekeeping import Housekeeping
+from durable.worker.loops.leases import Leases
+from durable.worker.loops.notes import Note
+from durable.worker.loops.turns import Turns
+from durable.worker.threads import hygiene
+from durable.worker.threads.wakeup import Pace, Wake
 from tests.crashpoints import cases
 from tests.worker.making import CountedTime
 

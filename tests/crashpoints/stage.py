@@ -15,10 +15,11 @@ from django.db import connections
 from django.test import override_settings
 
 from durable import clock
-from durable.flow import transaction, turn
-from durable.kernel.definitions import ActivityDefinition
-from durable.kernel.registry import registry
-from durable.worker import claims
+from durable.flow.transactions import transaction
+from durable.flow.turns import turn
+from durable.kernel.authoring.definitions import ActivityDefinition
+from durable.kernel.authoring.registry import registry
+from durable.worker.loops import claims
 from tests.crashpoints import cases
 from tests.crashpoints.wire import ALIAS
 

@@ -19,12 +19,13 @@ from durable import clock
 from durable.client import ids
 from durable.conf import settings
 from durable.errors import RedriveRefused, StoreUnavailable
-from durable.flow import cancel, discard, enqueue, pause, redrive, resume, signal, start, terminate, unblock
-from durable.flow.steps.faults import Fault, classify
-from durable.kernel import birthplace
+from durable.flow.caller import cancel, enqueue, signal, start
+from durable.flow.operator import discard, pause, redrive, resume, terminate, unblock
+from durable.flow.transactions.faults import Fault, classify
+from durable.kernel.authoring.options import resolve
+from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import encode_call
-from durable.kernel.options import resolve
-from durable.kernel.registry import registry
+from durable.kernel.payloads import birthplace
 from durable.models import OutboxRow
 from durable.outcomes import DeadLetterFilter, KeyHeld, RedriveMode
 from tests.crashpoints import cases, sight, stage

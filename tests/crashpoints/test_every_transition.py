@@ -21,49 +21,79 @@ from tests.crashpoints.wire import Kind, Point, of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 NO_TRANSITIONS = {
-    *("durable.flow.look", "durable.flow.prove", "durable.store.reads", "durable.store.proof"),
-    *("durable.flow.transaction", "durable.store.sql"),
-    *("durable.flow.probe", "durable.flow.steps.doubts", "durable.store.made"),
-    *("durable.flow.steps.faults", "durable.store.naming", "durable.store.unpooled", "durable.flow.note_view"),
+    *(
+        "durable.flow.looks.look",
+        "durable.flow.looks.prove",
+        "durable.store.operators.reads",
+        "durable.store.operators.proof",
+    ),
+    *("durable.flow.transactions.transaction", "durable.store.connections.sql"),
+    *("durable.flow.looks.probe", "durable.flow.delivery.doubts", "durable.store.deliveries.made"),
+    *(
+        "durable.flow.transactions.faults",
+        "durable.store.operators.naming",
+        "durable.store.connections.unpooled",
+        "durable.flow.operator.note_view",
+    ),
 }
 """Modules that change nothing: views of what is there, notes of them, and the tools of those that do."""
 
 READS = {
     *(
-        "durable.flow.claim.suspects_due",
-        "durable.flow.claim.taken",
-        "durable.flow.redrive.preview_redrive",
-        "durable.flow.redrive.verdicts",
+        "durable.flow.delivery.claim.suspects_due",
+        "durable.flow.delivery.claim.taken",
+        "durable.flow.operator.redrive.preview_redrive",
+        "durable.flow.operator.redrive.verdicts",
     ),
     *(
-        "durable.flow.steps.selecting.verdicts",
-        "durable.store.redrives.verdicts",
-        "durable.store.redrives.dead_letters",
+        "durable.flow.looks.selecting.verdicts",
+        "durable.store.operators.redrives.verdicts",
+        "durable.store.operators.redrives.dead_letters",
     ),
-    *("durable.store.redrives.matching", "durable.store.history.read", "durable.flow.steps.preparing.unexpected"),
-    *("durable.store.due.among", "durable.flow.steps.auditing.asked_through"),
-    *("durable.store.failures.read", "durable.store.failures.read_block", "durable.store.failures.read_reason"),
-    *("durable.store.messages.standing", "durable.store.messages.is_waiting", "durable.store.messages.asked_to_cancel"),
-    *("durable.store.history.sizes", "durable.store.payloads.read", "durable.store.payloads.workflows_after"),
-    *("durable.store.due.rows", "durable.flow.acknowledge.was_made", "durable.store.history.fitting"),
+    *(
+        "durable.store.operators.redrives.matching",
+        "durable.store.runs.history.read",
+        "durable.flow.turns.preparing.unexpected",
+    ),
+    *("durable.store.runs.due.among", "durable.flow.audit.auditing.asked_through"),
+    *(
+        "durable.store.texts.failures.read",
+        "durable.store.texts.failures.read_block",
+        "durable.store.texts.failures.read_reason",
+    ),
+    *(
+        "durable.store.runs.messages.standing",
+        "durable.store.runs.messages.is_waiting",
+        "durable.store.runs.messages.asked_to_cancel",
+    ),
+    *(
+        "durable.store.runs.history.sizes",
+        "durable.store.texts.payloads.read",
+        "durable.store.texts.payloads.workflows_after",
+    ),
+    *(
+        "durable.store.runs.due.rows",
+        "durable.flow.delivery.acknowledge.was_made",
+        "durable.store.runs.history.fitting",
+    ),
 }
 """Functions that change nothing, in modules that do."""
 
 BY_HAND = {
-    "durable.flow.reencrypt.reencrypt",
-    "durable.flow.reencrypt.workflows_after",
-    "durable.store.payloads.replace",
+    "durable.flow.operator.reencrypt.reencrypt",
+    "durable.flow.operator.reencrypt.workflows_after",
+    "durable.store.texts.payloads.replace",
 }
 """What nobody but an operator calls, under a codec that the story does not have: `tests/crypto/test_broken_off.py` ends
 it before each of its statements.
 """
 
 ONLY_ON = {
-    "postgresql": {"durable.store.wakeups.tell"},
+    "postgresql": {"durable.store.connections.wakeups.tell"},
     "sqlite": {
-        "durable.store.claims.anything_due",
-        "durable.store.inbox.unchanged",
-        "durable.store.workflows.look_for_turn",
+        "durable.store.deliveries.claims.anything_due",
+        "durable.store.runs.inbox.unchanged",
+        "durable.store.runs.workflows.look_for_turn",
     },
 }
 """What the other database has no use for."""

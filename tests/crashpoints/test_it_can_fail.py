@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from durable.flow import acknowledge, reconcile, transaction
+from durable.flow.delivery import acknowledge
+from durable.flow.transactions import transaction
+from durable.flow.upkeep import reconcile
 from durable.outcomes import ReconcileReport
-from durable.store import messages, work_items
+from durable.store.deliveries import work_items
+from durable.store.runs import messages
 from tests.crashpoints import trial
 from tests.crashpoints.wire import Kind, Place, Point, of
 

@@ -265,8 +265,8 @@ def placed(text: str) -> Place:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module.startswith("durable.flow.") and module != "durable.flow.transaction":
-            verb = f"{module.removeprefix('durable.flow.')}.{frame.f_code.co_name}"
+        if module.startswith("durable.flow.") and module != "durable.flow.transactions.transaction":
+            verb = f"{module.rpartition('.')[2]}.{frame.f_code.co_name}"
         frame = frame.f_back
     return Place(text, verb)
 

@@ -14,7 +14,7 @@ from durable.conf import problems
 from durable.conf import settings as current
 from durable.crypto import EncryptingCodec
 from durable.errors import ConfigurationError
-from durable.kernel import birthplace
+from durable.kernel.payloads import birthplace
 from tests.crypto.conftest import NEW, OLD
 
 ONE, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)

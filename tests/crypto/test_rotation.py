@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 import durable
 from durable import testing
 from durable.client.find import get_workflow
-from durable.flow import look
+from durable.flow.looks import look
 from durable.models import Event, FailedAttempt, Message, OutboxRow, Workflow, WorkItem
 from durable.operations import unblock
 from tests import factories

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import durable
-from durable.kernel.definitions import activity, workflow
+from durable.kernel.authoring.definitions import activity, workflow
 
 
 @activity(name="cases.step")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from durable.flow import turn
+from durable.flow.turns import turn
 from tests.flow.driver import Driver
 
 

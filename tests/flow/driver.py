@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from durable.conf import settings
-from durable.flow import acknowledge, claim, enqueue, start, turn
-from durable.kernel.cache import Cache
+from durable.flow.caller import enqueue, start
+from durable.flow.delivery import acknowledge, claim
+from durable.flow.turns import turn
 from durable.kernel.codec import encode_call
+from durable.kernel.replay.cache import Cache
 from durable.models import Event, OutboxRow, Workflow, WorkItem
 from durable.outcomes import AckOutcome, Cause, Claim, Company, Completed, Ending, Failed, Failure, Started, TurnReport
 

@@ -7,26 +7,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from durable.flow import (
-    abandon,
-    acknowledge,
-    beat,
-    cancel,
-    claim,
-    enqueue,
-    pause,
-    poison,
-    postpone,
-    reconcile,
-    release,
-    renew,
-    resume,
-    settle,
-    signal,
-    start,
-    terminate,
-    unblock,
-)
+from durable.flow.caller import cancel, enqueue, signal, start
+from durable.flow.delivery import abandon, acknowledge, claim, postpone, release, renew
+from durable.flow.operator import pause, resume, terminate, unblock
+from durable.flow.upkeep import beat, poison, reconcile, settle
 from durable.models import OutboxRow, Workflow
 from durable.outcomes import Cancelled, Cause, Completed, Ending, Failed, Failure, Held, RetryLater
 from tests.flow import cases

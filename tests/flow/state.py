@@ -12,11 +12,11 @@ from typing import Any
 from django.db import connection, transaction
 
 from durable import clock
-from durable.kernel import wire
-from durable.kernel.events import MessageKind
+from durable.kernel.history.events import MessageKind
+from durable.kernel.payloads import wire
 from durable.models import Event, FailedAttempt, Message, OutboxRow, StaffAction, Workflow, WorkItem
 from durable.outcomes import Claim
-from durable.store import messages, workflows
+from durable.store.runs import messages, workflows
 from tests.waiting import PATIENCE, Gate, in_thread
 
 _TABLES: list[tuple[Any, tuple[str, ...]]] = [

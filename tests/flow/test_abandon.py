@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from durable.flow import abandon, cancel
+from durable.flow.caller import cancel
+from durable.flow.delivery import abandon
 from durable.models import FailedAttempt, OutboxRow
 from durable.outcomes import AckOutcome, Cause, Claim, Failure, GiveBack
 from tests.flow import cases

@@ -12,7 +12,9 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import acknowledge, cancel, reconcile, release
+from durable.flow.caller import cancel
+from durable.flow.delivery import acknowledge, release
+from durable.flow.upkeep import reconcile
 from durable.models import FailedAttempt, Message, OutboxRow
 from durable.outcomes import (
     AckOutcome,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from durable.flow import abandon, acknowledge
-from durable.flow.steps.faults import Fault, classify
+from durable.flow.delivery import abandon, acknowledge
+from durable.flow.transactions.faults import Fault, classify
 from durable.outcomes import AckOutcome, Cause, Claim, Completed, Ending, GiveBack
-from durable.store import sql
+from durable.store.connections import sql
 from tests.flow import cases
 from tests.flow.driver import Driver, failed, history, row
 from tests.flow.state import everything, locked_elsewhere, only_postgresql

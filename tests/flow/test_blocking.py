@@ -13,9 +13,11 @@ from django.db import connection
 
 import durable
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
-from durable.flow import poison, signal, terminate, unblock
-from durable.kernel.definitions import activity, workflow
-from durable.kernel.registry import registry
+from durable.flow.caller import signal
+from durable.flow.operator import terminate, unblock
+from durable.flow.upkeep import poison
+from durable.kernel.authoring.definitions import activity, workflow
+from durable.kernel.authoring.registry import registry
 from durable.models import Event, Message, Workflow
 from durable.outcomes import WorkflowState
 from tests.flow import cases

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from durable.flow import cancel, renew, signal
+from durable.flow.caller import cancel, signal
+from durable.flow.delivery import renew
 from durable.models import Event, Message, OutboxRow
 from durable.outcomes import AckOutcome, CancelAnswer, CancelOutcome, Held, Renewal, WorkflowStatus
 from tests.flow import cases

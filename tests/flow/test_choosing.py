@@ -12,15 +12,17 @@ from django.db import OperationalError
 from django.db.models import F
 
 from durable.conf import settings
-from durable.flow import beat, signal, transaction, turn
-from durable.flow.steps import choosing, preparing
-from durable.flow.steps.faults import Fault
+from durable.flow.caller import signal
+from durable.flow.transactions import transaction
+from durable.flow.transactions.faults import Fault
+from durable.flow.turns import choosing, preparing, turn
+from durable.flow.upkeep import beat
 from durable.models import Message, Worker, Workflow
 from durable.outcomes import Company, TurnReport
-from durable.store import history as history_rows
-from durable.worker.claims import Claims
-from durable.worker.turns import Turns
-from durable.worker.wakeup import Pace
+from durable.store.runs import history as history_rows
+from durable.worker.loops.claims import Claims
+from durable.worker.loops.turns import Turns
+from durable.worker.threads.wakeup import Pace
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow
 

@@ -17,8 +17,10 @@ from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from durable.errors import TransactionOpen
-from durable.flow import claim, enqueue, reconcile, release
-from durable.flow import transaction as own
+from durable.flow.caller import enqueue
+from durable.flow.delivery import claim, release
+from durable.flow.transactions import transaction as own
+from durable.flow.upkeep import reconcile
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import Claim
 from tests.conftest import ROOT

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection, transaction
 
-from durable.flow.steps.faults import Fault, classify
+from durable.flow.transactions.faults import Fault, classify
 from tests.flow import cases
 from tests.flow.driver import Driver
 from tests.flow.state import locked_elsewhere, raise_state, run

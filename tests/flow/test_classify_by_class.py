@@ -20,7 +20,7 @@ import pytest
 from django.db import transaction as _transaction  # noqa: F401 - its subclasses of errors count, too
 from django.db.utils import DatabaseErrorWrapper
 
-from durable.flow.steps.faults import Fault, classify, is_empty_pool
+from durable.flow.transactions.faults import Fault, classify, is_empty_pool
 
 RETRYABLE = {"40001", "40P01", "55P03", "57014"}
 NEW_CONNECTION = {"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "25006"}

@@ -19,12 +19,14 @@ from django.db import connection, transaction
 import durable
 from durable import signals
 from durable.errors import ActivityError
-from durable.flow import abandon, pause, redrive, resume, signal, terminate
-from durable.flow.steps import deciding, feeding
-from durable.kernel.definitions import workflow
+from durable.flow.caller import signal
+from durable.flow.delivery import abandon
+from durable.flow.operator import pause, redrive, resume, terminate
+from durable.flow.turns import deciding, feeding
+from durable.kernel.authoring.definitions import workflow
 from durable.models import Event, Message, OutboxRow
 from durable.outcomes import Cause, Failure, RedriveMode, TurnReport
-from durable.store import inbox
+from durable.store.runs import inbox
 from tests.flow import cases
 from tests.flow import driver as rows_of
 from tests.flow.driver import Driver, history

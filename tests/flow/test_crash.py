@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from durable.flow import transaction as own
-from durable.flow.steps import faults
+from durable.flow.transactions import faults
+from durable.flow.transactions import transaction as own
 from tests.flow.driver import Driver
 from tests.flow.scenarios import JOINED, ONE_TRY, RENEWING, SCENARIOS, SILENT, Act
 from tests.flow.state import everything

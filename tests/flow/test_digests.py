@@ -13,10 +13,10 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from durable import testing
-from durable.kernel import birthplace
-from durable.kernel.birthplace import Birthplace
 from durable.kernel.codec import JsonCodec, digest
-from durable.kernel.events import DIGEST_KEY
+from durable.kernel.history.events import DIGEST_KEY
+from durable.kernel.payloads import birthplace
+from durable.kernel.payloads.birthplace import Birthplace
 from durable.models import Event
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow

@@ -12,10 +12,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import enqueue
+from durable.flow.caller import enqueue
 from durable.models import Event, Message, OutboxRow, Workflow
 from durable.outcomes import KeyHeld, Started
-from durable.store.starts import NewActivity
+from durable.store.runs.starts import NewActivity
 from tests.flow import cases
 from tests.flow.driver import Driver, history, row, workflow
 from tests.flow.state import everything, undone

@@ -15,10 +15,12 @@ from django.test.utils import CaptureQueriesContext
 
 from durable import get_workflow
 from durable.errors import MailboxFull
-from durable.flow import cancel, look, prove, signal, terminate
-from durable.flow.steps import closing
+from durable.flow.caller import cancel, signal
+from durable.flow.endings import closing
+from durable.flow.looks import look, prove
+from durable.flow.operator import terminate
 from durable.models import Event, Message, Workflow
-from durable.store import inbox
+from durable.store.runs import inbox
 from tests.conftest import FrozenClock
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow
@@ -207,7 +209,7 @@ def test_the_note_names_the_heaviest_before_anything_long_is_read(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that dies of what it reads is charged to that workflow."""
-    from durable.flow import turn
+    from durable.flow.turns import turn
 
     workflow_id, other = driver.start(cases.signalled), driver.start(cases.signalled)
     driver.turn()
@@ -224,7 +226,7 @@ def test_the_note_names_the_heaviest_before_anything_long_is_read(
 
 
 def test_the_note_names_whose_history_is_longest_before_histories_are_read(driver: Driver) -> None:
-    from durable.flow import turn
+    from durable.flow.turns import turn
 
     short, long = driver.start(cases.signalled), driver.start(cases.signalled)
     driver.turn()
@@ -240,8 +242,8 @@ def test_the_note_names_whose_history_is_longest_before_histories_are_read(drive
 
 def test_long_histories_are_read_one_by_one(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """One alone may be longer than what a batch reads of several. Of before they were counted, they are measured."""
-    from durable.flow.steps import preparing
-    from durable.store import history as histories
+    from durable.flow.turns import preparing
+    from durable.store.runs import history as histories
 
     owners = [driver.start(cases.signalled) for _ in range(3)]
     driver.turn()

@@ -11,9 +11,10 @@ import pytest
 
 import durable
 from durable.errors import MailboxFull
-from durable.flow import cancel, signal, terminate, unblock
-from durable.kernel.definitions import workflow
-from durable.kernel.room import FULL, Room
+from durable.flow.caller import cancel, signal
+from durable.flow.operator import terminate, unblock
+from durable.kernel.authoring.definitions import workflow
+from durable.kernel.history.room import FULL, Room
 from durable.models import Message, Workflow
 from tests.conftest import FrozenClock
 from tests.flow import cases
@@ -140,7 +141,7 @@ def test_a_full_history_blocks_and_can_still_be_cancelled(driver: Driver, settin
 def test_signals_before_it_do_not_hide_a_request_to_cancel(
     driver: Driver, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("durable.store.inbox.HEADS", 2)
+    monkeypatch.setattr("durable.store.runs.inbox.HEADS", 2)
     settings.DURABLE = {"MAX_HISTORY_EVENTS": 20}
     workflow_id = driver.start(cases.signalled)
     send(workflow_id, 100)
@@ -212,7 +213,7 @@ def test_a_history_of_more_than_twice_the_limit_is_not_even_read(
     driver.turn()
     Workflow.objects.update(history_bytes=2**40)
     cancel.cancel(workflow_id)
-    monkeypatch.setattr("durable.store.history.read_runs", None)
+    monkeypatch.setattr("durable.store.runs.history.read_runs", None)
     driver.run()
     assert stored(workflow_id).blocked_reason.startswith(f"{FULL}it has reached MAX_HISTORY_BYTES")
     terminate.terminate(workflow_id, reason="too long")

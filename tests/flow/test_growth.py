@@ -12,11 +12,12 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import pause, resume, signal
-from durable.flow.steps import choosing, preparing
+from durable.flow.caller import signal
+from durable.flow.operator import pause, resume
+from durable.flow.turns import choosing, preparing
 from durable.models import Message, Workflow
 from durable.outcomes import Company, TurnReport
-from durable.store import due
+from durable.store.runs import due
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow
 

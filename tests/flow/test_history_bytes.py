@@ -7,9 +7,10 @@ import uuid
 import pytest
 from django.db import connection
 
-from durable.flow import cancel, pause, resume, signal, terminate
+from durable.flow.caller import cancel, signal
+from durable.flow.operator import pause, resume, terminate
 from durable.models import Workflow
-from durable.store import sql
+from durable.store.connections import sql
 from tests.flow import cases
 from tests.flow.driver import Driver
 
@@ -48,7 +49,7 @@ def test_it_is_counted_from_the_start_with_every_event(driver: Driver) -> None:
 
 
 def test_many_that_start_at_once_are_counted_too(driver: Driver) -> None:
-    from durable.flow import start
+    from durable.flow.caller import start
 
     new = [start.new_workflow(id=uuid.uuid4(), type=cases.signalled.name, payload='{"ä":1}') for _ in range(3)]
     start.start(new)

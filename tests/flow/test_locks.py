@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from durable.errors import WorkflowClosed
-from durable.flow import abandon, acknowledge, cancel, reconcile, signal, terminate
+from durable.flow.caller import cancel, signal
+from durable.flow.delivery import abandon, acknowledge
+from durable.flow.operator import terminate
+from durable.flow.upkeep import reconcile
 from durable.models import Event, OutboxRow, Workflow, WorkItem
 from durable.outcomes import AckOutcome, Cause, Claim, Completed
 from tests.flow import cases

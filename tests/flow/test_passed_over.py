@@ -16,13 +16,17 @@ import pytest
 from django.db import InterfaceError, connection, transaction
 
 from durable import clock
-from durable.flow import acknowledge, beat, cancel, poison, reconcile, release, settle, signal, turn, unblock
-from durable.flow.steps.aside import Aside
+from durable.flow.caller import cancel, signal
+from durable.flow.delivery import acknowledge, release
+from durable.flow.operator import unblock
+from durable.flow.turns import turn
+from durable.flow.turns.aside import Aside
+from durable.flow.upkeep import beat, poison, reconcile, settle
 from durable.models import OutboxRow, Worker, Workflow
 from durable.outcomes import Claim, Completed, GiveBack, ReconcileReport
-from durable.store import work_items
-from durable.worker import notes
-from durable.worker.housekeeping import Housekeeping
+from durable.store.deliveries import work_items
+from durable.worker.loops import notes
+from durable.worker.loops.housekeeping import Housekeeping
 from tests import factories
 from tests.flow import cases
 from tests.flow.driver import Driver, history, items, row, rows, workflow
@@ -106,7 +110,7 @@ def test_an_error_that_belongs_to_one_workflow_stops_no_other(
         delete(connection, row_ids)
 
     monkeypatch.setattr(work_items, "delete", failing)
-    monkeypatch.setattr("durable.flow.transaction._FIRST_WAIT", 0)
+    monkeypatch.setattr("durable.flow.transactions.transaction._FIRST_WAIT", 0)
     report = reconcile.reconcile()
     assert report.rearmed == 59
     assert list(report.errors) == [ill.workflow_id]
@@ -223,7 +227,7 @@ def test_a_turn_that_meets_a_locked_row_keeps_no_other_workflow_from_its_turn(
         assert workflow(held).status == "running"
         assert step().workflows == 0
     assert aside.left_out() == {held}
-    monkeypatch.setattr("durable.flow.steps.aside.ASIDE_FOR", 0.0)
+    monkeypatch.setattr("durable.flow.turns.aside.ASIDE_FOR", 0.0)
     aside.put(held)
     assert step().closed == 1
     assert history(held)[-1] == "workflow_cancelled"

@@ -14,9 +14,9 @@ import pytest
 from django.db import connection, transaction
 
 from durable import clock
-from durable.flow import cancel, signal, turn
-from durable.flow.steps import choosing
-from durable.flow.steps.aside import Aside
+from durable.flow.caller import cancel, signal
+from durable.flow.turns import choosing, turn
+from durable.flow.turns.aside import Aside
 from durable.models import Message, OutboxRow, Workflow
 from durable.outcomes import TurnReport
 from tests.flow import cases
@@ -54,7 +54,7 @@ def all_locked_elsewhere(table: str, ids: Sequence[Any]) -> Iterator[None]:
 def let_pass(monkeypatch: pytest.MonkeyPatch, *, seconds: float) -> None:
     """For what is put aside."""
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + seconds)
-    monkeypatch.setattr("durable.flow.steps.aside.time", later)
+    monkeypatch.setattr("durable.flow.turns.aside.time", later)
 
 
 class Turner:
@@ -165,7 +165,7 @@ def test_what_meets_a_lock_again_and_again_is_passed_over_for_longer_and_longer(
 ) -> None:
     """And is forgotten after its last time, so that nothing grows."""
     now = 1000.25
-    monkeypatch.setattr("durable.flow.steps.aside.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("durable.flow.turns.aside.time", SimpleNamespace(monotonic=lambda: now))
     aside, owner, spans = Aside(), uuid.uuid4(), []
     for _ in range(8):
         aside.put(owner)

@@ -13,10 +13,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import acknowledge, beat, claim, look, reconcile, renew, settle, unblock
+from durable.flow.delivery import acknowledge, claim, renew
+from durable.flow.looks import look
+from durable.flow.operator import unblock
+from durable.flow.upkeep import beat, reconcile, settle
 from durable.models import Message, Workflow
 from durable.outcomes import Completed, DeadLetterFilter, Held
-from durable.store import due
+from durable.store.runs import due
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver
 

@@ -13,8 +13,10 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import beat, cancel, claim, enqueue, reconcile, renew
-from durable.flow import transaction as own
+from durable.flow.caller import cancel, enqueue
+from durable.flow.delivery import claim, renew
+from durable.flow.transactions import transaction as own
+from durable.flow.upkeep import beat, reconcile
 from durable.models import FailedAttempt, Message, OutboxRow, Worker, Workflow, WorkItem
 from durable.outcomes import AckOutcome, Claim, Held, ReconcileReport, Renewal
 from tests.flow import cases

@@ -13,7 +13,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import cancel, claim, postpone, release
+from durable.flow.caller import cancel
+from durable.flow.delivery import claim, postpone, release
 from durable.models import FailedAttempt, OutboxRow
 from durable.outcomes import AckOutcome, GiveBack
 from tests.flow import cases

@@ -12,7 +12,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import cancel, reconcile, renew, terminate
+from durable.flow.caller import cancel
+from durable.flow.delivery import renew
+from durable.flow.operator import terminate
+from durable.flow.upkeep import reconcile
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import AckOutcome, Claim, Held, Renewal
 from tests.flow import cases

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from durable.flow import settle, terminate
+from durable.flow.operator import terminate
+from durable.flow.upkeep import settle
 from durable.models import OutboxRow, Workflow, WorkItem
 from durable.outcomes import AckOutcome
 from tests.flow import cases

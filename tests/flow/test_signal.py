@@ -12,7 +12,8 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
 from durable.errors import NobodyListens, WorkflowClosed, WorkflowNotFound
-from durable.flow import pause, resume, signal, terminate
+from durable.flow.caller import signal
+from durable.flow.operator import pause, resume, terminate
 from durable.models import Message
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow

@@ -14,10 +14,13 @@ from django.db import connection, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import claim, look, start, terminate
+from durable.flow.caller import start
+from durable.flow.delivery import claim
+from durable.flow.looks import look
+from durable.flow.operator import terminate
 from durable.models import Event, Message, OutboxRow, Workflow
 from durable.outcomes import KeyHeld, Started, WorkflowStatus
-from durable.store.starts import NewWorkflow
+from durable.store.runs.starts import NewWorkflow
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, history, workflow
 from tests.flow.state import everything, expire, undone

@@ -11,10 +11,10 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 import durable
-from durable.flow import transaction as own
-from durable.flow import turn
-from durable.flow.steps.taking import Take
-from durable.kernel.definitions import workflow
+from durable.flow.transactions import transaction as own
+from durable.flow.turns import turn
+from durable.flow.turns.taking import Take
+from durable.kernel.authoring.definitions import workflow
 from durable.models import Event, OutboxRow, WorkItem
 from durable.outcomes import Claim, TurnReport
 from tests.flow import cases
@@ -188,7 +188,7 @@ def test_a_turn_that_was_undone_has_taken_nothing(driver: Driver, monkeypatch: p
         raise OperationalError("the disk is full")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("durable.store.together.record", broken)
+        patch.setattr("durable.store.deliveries.together.record", broken)
         with pytest.raises(OperationalError):
             turned(driver, take)
     assert (OutboxRow.objects.count(), WorkItem.objects.count()) == (0, 0)

@@ -10,10 +10,10 @@ import pytest
 from django.db import OperationalError, connection
 
 import durable
-from durable.flow import transaction as own
-from durable.flow import turn
-from durable.flow.steps.taking import Take
-from durable.kernel.definitions import workflow
+from durable.flow.transactions import transaction as own
+from durable.flow.turns import turn
+from durable.flow.turns.taking import Take
+from durable.kernel.authoring.definitions import workflow
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import Claim, TurnReport
 from tests.flow import cases
@@ -76,7 +76,7 @@ def test_an_error_before_the_commit_leaves_no_doubt(driver: Driver, monkeypatch:
     def broken(*args: Any) -> None:
         raise OperationalError("the disk is full")
 
-    monkeypatch.setattr("durable.store.together.record", broken)
+    monkeypatch.setattr("durable.store.deliveries.together.record", broken)
     with pytest.raises(OperationalError):
         turned(driver, take)
     assert not take.in_doubt

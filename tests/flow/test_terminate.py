@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from durable.errors import OptionInvalid, WorkflowClosed, WorkflowNotFound
-from durable.flow import signal, terminate
+from durable.flow.caller import signal
+from durable.flow.operator import terminate
 from durable.models import Event, Message, OutboxRow
 from durable.outcomes import AckOutcome, WorkflowState
 from tests.flow import cases

@@ -11,7 +11,10 @@ import pytest
 from django.db import connection, transaction
 
 from durable import clock
-from durable.flow import abandon, acknowledge, beat, look, reconcile, renew, signal
+from durable.flow.caller import signal
+from durable.flow.delivery import abandon, acknowledge, renew
+from durable.flow.looks import look
+from durable.flow.upkeep import beat, reconcile
 from durable.models import Event, FailedAttempt, Message, Workflow
 from durable.outcomes import Cause, Failure, Held, Renewal, RetryLater
 from tests.flow import cases

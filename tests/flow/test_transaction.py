@@ -14,9 +14,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test.utils import CaptureQueriesContext
 
 from durable.errors import TransactionOpen
-from durable.flow import transaction as own
-from durable.flow.steps.faults import Fault, classify
-from durable.flow.transaction import Patience, Waits
+from durable.flow.transactions import transaction as own
+from durable.flow.transactions.faults import Fault, classify
+from durable.flow.transactions.transaction import Patience, Waits
 from tests.flow.state import raise_state, run, undone
 from tests.ledger.models import Entry
 from tests.waiting import PATIENCE

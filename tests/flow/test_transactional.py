@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from django.db import OperationalError, connection
 
-from durable.flow import acknowledge, reconcile
+from durable.flow.delivery import acknowledge
+from durable.flow.upkeep import reconcile
 from durable.models import OutboxRow
 from durable.outcomes import AckOutcome, Claim, Completed
 from tests.flow import cases

@@ -9,7 +9,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import cancel, signal, turn
+from durable.flow.caller import cancel, signal
+from durable.flow.turns import turn
 from durable.models import Event, Message, OutboxRow
 from durable.outcomes import CancelAnswer
 from tests.flow import cases

@@ -11,9 +11,13 @@ import pytest
 from django.db import connection
 
 from durable import clock
-from durable.flow import acknowledge, cancel, look, pause, prove, signal, terminate
+from durable.flow.caller import cancel, signal
+from durable.flow.delivery import acknowledge
+from durable.flow.looks import look, prove
+from durable.flow.operator import pause, terminate
 from durable.models import Message
-from durable.store import due, reads
+from durable.store.operators import reads
+from durable.store.runs import due
 from tests.conftest import FrozenClock
 from tests.flow import cases
 from tests.flow.driver import Driver, failed, history, workflow
@@ -178,7 +182,7 @@ def test_what_comes_after_the_end_leaves_what_was_kept_before_as_it_is(driver: D
 @own_connections
 def test_after_a_deploy_only_live_workflows_have_their_messages_back(driver: Driver) -> None:
     """One that was blocked and is terminated keeps what it has not read, parked."""
-    from durable.flow import unblock
+    from durable.flow.operator import unblock
 
     workflow_id = driver.start(cases.signalled)
     driver.turn()

@@ -17,11 +17,14 @@ from django.test import Client, override_settings
 from django.urls import path
 
 from durable.errors import WorkflowClosed
-from durable.flow import cancel, look, signal, terminate
-from durable.flow.steps import closing
+from durable.flow.caller import cancel, signal
+from durable.flow.endings import closing
+from durable.flow.looks import look
+from durable.flow.operator import terminate
 from durable.models import Event, Message
 from durable.outcomes import CancelAnswer
-from durable.store import due, together
+from durable.store.deliveries import together
+from durable.store.runs import due
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow
 from tests.flow.state import kept, listed, only_postgresql

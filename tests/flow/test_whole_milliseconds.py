@@ -12,9 +12,10 @@ import pytest
 
 import durable
 from durable.conf import settings
-from durable.flow import cancel, pause, resume, signal, start, terminate
+from durable.flow.caller import cancel, signal, start
+from durable.flow.operator import pause, resume, terminate
+from durable.kernel.authoring.definitions import workflow as workflow_type
 from durable.kernel.codec import encode_call
-from durable.kernel.definitions import workflow as workflow_type
 from durable.models import Event, Workflow
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from durable import testing
-from durable.kernel.events import EventType
-from durable.kernel.registry import registry
+from durable.kernel.authoring.registry import registry
+from durable.kernel.history.events import EventType
 from tests.golden import workflows
 from tests.golden.stories import BEGIN, STORIES
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from durable import errors
-from durable.kernel.events import EventType
+from durable.kernel.history.events import EventType
 from tests.architecture.source import ROOT, sources
 
 DOCS = ROOT / "docs"
@@ -121,7 +121,7 @@ def test_every_option_and_verb_of_the_commands_is_documented() -> None:
 
 def test_every_exit_code_is_documented_and_no_other() -> None:
     from durable.management.verbs.answer import Exit as VerbExit
-    from durable.worker.modes import Exit as WorkerExit
+    from durable.worker.process.modes import Exit as WorkerExit
 
     of_the_worker, of_the_verbs = page("commands.md").split("## `manage.py durable VERB`")
     code = re.compile(r"^\| (\d+) \|", re.MULTILINE)
@@ -151,7 +151,7 @@ def table(text: str) -> list[list[str]]:
 
 
 def test_every_line_of_the_logs_is_documented_with_its_level_and_fields_and_no_other() -> None:
-    from durable.worker.execute import Lacking
+    from durable.worker.handlers.execute import Lacking
 
     in_words = {
         event.strip("`"): (set(levels.split(", ")), ticked(fields))

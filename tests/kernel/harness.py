@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
 from durable.kernel.codec import JsonCodec
-from durable.kernel.commands import (
+from durable.kernel.history.commands import (
     CancelActivity,
     CancelWorkflow,
     Command,
@@ -23,9 +24,8 @@ from durable.kernel.commands import (
     RecordUnreadable,
     ScheduleActivity,
 )
-from durable.kernel.definitions import ActivityDefinition, WorkflowDefinition
-from durable.kernel.events import Event, EventType
-from durable.kernel.execution import Activation, Execution, Limits
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.replay.execution import Activation, Execution, Limits
 
 WORKFLOW_ID = uuid.UUID("01990000-0000-7000-8000-00000000002a")
 EPOCH = datetime(2030, 1, 1, 12, tzinfo=UTC)

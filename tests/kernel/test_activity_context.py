@@ -12,8 +12,8 @@ import pytest
 
 import durable
 from durable.errors import OutsideActivity, PayloadError
-from durable.kernel import activity_context
-from durable.kernel.activity_context import ActivityInfo
+from durable.kernel.authoring import activity_context
+from durable.kernel.authoring.activity_context import ActivityInfo
 from durable.kernel.codec import JsonCodec
 
 

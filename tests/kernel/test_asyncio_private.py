@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from durable.errors import ConfigurationError
-from durable.kernel import asyncio_private
+from durable.kernel.loop import asyncio_private
 from tests.kernel.harness import play
 
 SPAWNED = 30
@@ -44,7 +44,7 @@ def everything():
                 yield from ((name, inner, id(held)) for inner, held in list(vars(value).items()))
 
 before = set(everything())
-import durable, durable.kernel.execution
+import durable, durable.kernel.replay.execution
 print(sorted(set(everything()) ^ before))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=SPAWNED, check=True)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
-from durable.kernel.cache import Cache
-from durable.kernel.events import Event, EventType
-from durable.kernel.execution import Execution
+import durable.kernel.authoring.context as durable
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.replay.cache import Cache
+from durable.kernel.replay.execution import Execution
 from tests.kernel.harness import EPOCH, begun, echo
 
 

@@ -18,12 +18,12 @@ from durable.errors import (
     PayloadError,
     PayloadTooLarge,
 )
-from durable.kernel import context
-from durable.kernel.birthplace import NOWHERE
+from durable.kernel.authoring import context
+from durable.kernel.authoring.definitions import activity
+from durable.kernel.authoring.options import ActivityOptions
+from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments, encode_call
-from durable.kernel.definitions import activity
-from durable.kernel.options import ActivityOptions
-from durable.kernel.retry import Retry
+from durable.kernel.payloads.birthplace import NOWHERE
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")
 CODEC = JsonCodec()

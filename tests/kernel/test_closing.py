@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
+import durable.kernel.authoring.context as durable
 from durable.errors import DurableError, OutsideWorkflow
-from durable.kernel import closing
-from durable.kernel.events import Event, EventType
-from durable.kernel.execution import Execution
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.loop import closing
+from durable.kernel.replay.execution import Execution
 from tests.kernel.harness import EPOCH, begun, echo, play, record, replayed
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
+import durable.kernel.authoring.context as durable
 from durable.errors import InsideWorkflow, OutsideWorkflow
-from durable.kernel.definitions import ActivityDefinition
-from durable.kernel.events import Event, EventType
+from durable.kernel.authoring.definitions import ActivityDefinition
+from durable.kernel.history.events import Event, EventType
 from tests.kernel.harness import EPOCH, begun, done, echo, play, replayed, signal
 
 DURABLE_CALLS: dict[str, Callable[[], Any]] = {

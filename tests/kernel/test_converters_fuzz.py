@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from durable.errors import PayloadError
 from durable.kernel.codec import JsonCodec
 from durable.kernel.limits import DECODE_STEPS, DECODE_STEPS_PER_VALUE
-from durable.kernel.steps import values_in
+from durable.kernel.payloads.steps import values_in
 from tests import hostile
 from tests.kernel.kinds import Address, Box, Colour, Level, Line, OrderId, Picky, Point, Receipt, Right, Shape, Tree
 

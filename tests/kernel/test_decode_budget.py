@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import pytest
 
 from durable.errors import PayloadError, PayloadTooLarge
-from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.kernel.codec import JsonCodec
 from durable.kernel.limits import DECODE_STEPS, DECODE_STEPS_PER_VALUE, MAX_PAYLOAD_DEPTH, MAX_STORED_DEPTH
-from durable.kernel.steps import Steps, is_deeper, values_in
+from durable.kernel.payloads.birthplace import NOWHERE, Birthplace
+from durable.kernel.payloads.steps import Steps, is_deeper, values_in
 from tests.kernel.kinds import Line, Point, Tree
 
 CODEC = JsonCodec()

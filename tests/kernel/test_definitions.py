@@ -14,10 +14,10 @@ from durable.errors import (
     ArgumentsMismatch,
     ConfigurationError,
 )
-from durable.kernel.birthplace import NOWHERE
+from durable.kernel.authoring.definitions import activity, workflow
+from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments
-from durable.kernel.definitions import activity, workflow
-from durable.kernel.retry import Retry
+from durable.kernel.payloads.birthplace import NOWHERE
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")
 CODEC = JsonCodec()

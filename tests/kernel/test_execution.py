@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
+import durable.kernel.authoring.context as durable
 from durable.errors import WorkflowBlocked
-from durable.kernel.commands import CancelActivity, CompleteWorkflow, ScheduleActivity
-from durable.kernel.definitions import activity, workflow
-from durable.kernel.events import Event, EventType
-from durable.kernel.execution import Awaits, Execution
-from durable.kernel.registry import registry
-from durable.kernel.retry import Retry
+from durable.kernel.authoring.definitions import activity, workflow
+from durable.kernel.authoring.registry import registry
+from durable.kernel.authoring.retry import Retry
+from durable.kernel.history.commands import CancelActivity, CompleteWorkflow, ScheduleActivity
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.replay.execution import Awaits, Execution
 from tests.kernel.harness import (
     EPOCH,
     Driver,

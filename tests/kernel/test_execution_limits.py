@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-import durable.kernel.context as durable
+import durable.kernel.authoring.context as durable
 from durable.errors import PoisonTurn, WorkflowBlocked
-from durable.kernel.events import Event, EventType
-from durable.kernel.execution import Limits
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.replay.execution import Limits
 from tests.kernel.harness import EPOCH, Driver, begun, done, echo, play, start
 
 STARTED = Event(1, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH)

@@ -9,8 +9,8 @@ import pytest
 
 from durable.errors import PayloadError
 from durable.kernel import failures
-from durable.kernel.birthplace import Birthplace, failure
 from durable.kernel.codec import JsonCodec
+from durable.kernel.payloads.birthplace import Birthplace, failure
 from durable.outcomes import Failure
 
 BORN = failure(uuid.UUID(int=7), 1)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
+import durable.kernel.authoring.context as durable
 from durable.errors import ActivityError, NonDeterminism, StackExhausted, WorkflowBlocked
-from durable.kernel.definitions import ActivityDefinition
-from durable.kernel.events import Event, EventType
+from durable.kernel.authoring.definitions import ActivityDefinition
+from durable.kernel.history.events import Event, EventType
 from tests.kernel.harness import (
     EPOCH,
     Driver,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
-from durable.kernel.futures import ActivityFuture
+import durable.kernel.authoring.context as durable
+from durable.kernel.loop.futures import ActivityFuture
 from tests.kernel.harness import done, echo, failed, play, signal
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from durable import activity
 from durable.errors import KeyInvalid, OptionInvalid, PayloadError
-from durable.kernel.birthplace import NOWHERE, Birthplace
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments
+from durable.kernel.payloads.birthplace import NOWHERE, Birthplace
 from tests import hostile
 from tests.kernel.kinds import Tree
 

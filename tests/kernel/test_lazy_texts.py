@@ -13,8 +13,8 @@ from django.utils.translation import gettext_lazy, ngettext_lazy, override, pget
 
 from durable import activity
 from durable.errors import PayloadError
-from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec, encode_arguments
+from durable.kernel.payloads.birthplace import NOWHERE
 
 CODEC = JsonCodec()
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
-from durable.kernel.execution import Execution
+import durable.kernel.authoring.context as durable
+from durable.kernel.replay.execution import Execution
 from tests.kernel.harness import (
     begun,
     cancel,
@@ -347,7 +347,7 @@ def test_problem_behind_the_codes_back_is_recorded_and_said_once_and_not_in_repl
         await echo.execute(1)
 
     execution = begun(flow)
-    from durable.kernel.events import Event, EventType
+    from durable.kernel.history.events import Event, EventType
     from tests.kernel.harness import EPOCH, record
 
     event = Event(1, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH)

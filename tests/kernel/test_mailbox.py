@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
+import durable.kernel.authoring.context as durable
 from durable.errors import WorkflowBlocked
-from durable.kernel.commands import CompleteWorkflow
-from durable.kernel.events import Event, EventType
-from durable.kernel.execution import Execution
+from durable.kernel.history.commands import CompleteWorkflow
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.replay.execution import Execution
 from tests.kernel.harness import EPOCH, Driver, check, echo, fire, play, replayed, signal, start, still
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
+import durable.kernel.authoring.context as durable
 from durable.errors import NonDeterminism
-from durable.kernel.events import Event, EventType
+from durable.kernel.history.events import Event, EventType
 from tests.kernel.harness import cancel, done, echo, fire, number, other, paused, play, replayed, signal
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import durable.kernel.context as durable
+import durable.kernel.authoring.context as durable
 from durable.errors import ActivityError
-from durable.kernel.events import EventType
-from durable.kernel.execution import Execution
+from durable.kernel.history.events import EventType
+from durable.kernel.replay.execution import Execution
 from tests.kernel.harness import Driver, cancel, done, echo, failed, fire, other, play, signal
 
 Program = tuple[Any, ...]

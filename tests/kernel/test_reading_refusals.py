@@ -13,8 +13,8 @@ import pytest
 
 from durable import activity
 from durable.errors import PayloadError
-from durable.kernel.birthplace import NOWHERE
 from durable.kernel.codec import JsonCodec, decode_arguments
+from durable.kernel.payloads.birthplace import NOWHERE
 from tests.kernel.kinds import Address, Colour, Line, Point, Right
 
 CODEC = JsonCodec()

@@ -10,8 +10,8 @@ from durable.errors import (
     AlreadyRegistered,
     NotRegistered,
 )
-from durable.kernel.definitions import activity, workflow
-from durable.kernel.registry import label_of_module
+from durable.kernel.authoring.definitions import activity, workflow
+from durable.kernel.authoring.registry import label_of_module
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from durable.kernel.stack import SHALLOW, on_shallow_stack
+from durable.kernel.loop.stack import SHALLOW, on_shallow_stack
 
 
 def _at_depth(levels: int, work: Any) -> Any:

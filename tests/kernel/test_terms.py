@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable.kernel.options import (
+from durable.kernel.authoring.options import (
     ActivityOptions,
     OnDeadLetter,
     OnExhausted,
@@ -15,7 +15,7 @@ from durable.kernel.options import (
     holds_when_exhausted,
     resolve,
 )
-from durable.kernel.retry import Retry
+from durable.kernel.authoring.retry import Retry
 
 TWO, THREE, FOUR = (Retry(max_attempts=number) for number in (2, 3, 4))
 

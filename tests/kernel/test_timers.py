@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.context as durable
+import durable.kernel.authoring.context as durable
 from durable.errors import NonDeterminism
-from durable.kernel.events import Event, EventType
-from durable.kernel.execution import Execution
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.replay.execution import Execution
 from tests.kernel.harness import (
     EPOCH,
     LIMITS,

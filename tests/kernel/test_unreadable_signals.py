@@ -10,8 +10,8 @@ import pytest
 
 import durable
 from durable.errors import NonDeterminism, SignalUnreadable, WorkflowBlocked
-from durable.kernel.commands import RecordUnreadable
-from durable.kernel.events import EventType
+from durable.kernel.history.commands import RecordUnreadable
+from durable.kernel.history.events import EventType
 from tests.kernel.harness import cancel, done, echo, play, replayed, signal
 
 CANARY = "canary-078-05-1120"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import structlog
 
-from durable.kernel import lines as of_workflow_code
-from durable.kernel.failure import without_frames
+from durable.kernel.loop import lines as of_workflow_code
+from durable.kernel.texts.failure import without_frames
 from durable.logs import get_logger
 from tests.hostile import ERRORS, made
 from tests.logs.test_records import NAME, Kept, kept, unconfigured

@@ -14,8 +14,8 @@ from structlog.tracebacks import ExceptionDictTransformer
 
 import durable
 from durable import testing
-from durable.kernel.registry import registry
-from durable.kernel.standins import stand_in
+from durable.kernel.authoring.registry import registry
+from durable.kernel.texts.standins import stand_in
 from durable.logs import get_logger
 from tests.logs.test_records import NAME, Kept
 from tests.worker.hearing import unstructured

@@ -12,7 +12,7 @@ from hypothesis.stateful import precondition, rule
 import durable
 from durable import clock
 from durable.errors import WorkflowNotFound
-from durable.flow import look
+from durable.flow.looks import look
 from tests.machine import crew as crews
 from tests.machine.cases import ACTIVITIES, WORKFLOWS
 from tests.machine.crew import CALLER

@@ -14,7 +14,7 @@ from typing import Any
 import durable
 from durable import Retry
 from durable.errors import ActivityError
-from durable.kernel.definitions import activity, workflow
+from durable.kernel.authoring.definitions import activity, workflow
 
 TWICE = Retry(max_attempts=2)
 

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from durable import clock
-from durable.flow import abandon, reconcile, turn
-from durable.store import due
+from durable.flow.delivery import abandon
+from durable.flow.turns import turn
+from durable.flow.upkeep import reconcile
+from durable.store.runs import due
 from tests.machine import state
 from tests.machine.crew import Crew
 from tests.machine.machine import Machine

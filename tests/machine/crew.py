@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from django.db import connection, connections, transaction
 
-from durable.kernel.cache import Cache
+from durable.kernel.replay.cache import Cache
 from tests.waiting import PATIENCE
 
 Answer = TypeVar("Answer")

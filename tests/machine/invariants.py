@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from datetime import datetime
 
-from durable.store.proof import DECIDES
+from durable.store.operators.proof import DECIDES
 from tests.machine.promises.turns import CLOSING, OUTCOMES
 from tests.machine.state import Row, State, by_owner
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from durable import clock
-from durable.flow import prove
+from durable.flow.looks import prove
 from durable.outcomes import Cause, RedriveMode
 from tests.machine import cases, invariants
 from tests.machine.calling import Calling, activities, kinds

@@ -13,9 +13,11 @@ from hypothesis.stateful import rule
 from durable import clock, operations
 from durable.conf import settings
 from durable.errors import RedriveRefused
-from durable.flow import beat, look, poison, prove, settle, unblock
-from durable.flow import redrive as redriving
-from durable.kernel.registry import registry
+from durable.flow.looks import look, prove
+from durable.flow.operator import redrive as redriving
+from durable.flow.operator import unblock
+from durable.flow.upkeep import beat, poison, settle
+from durable.kernel.authoring.registry import registry
 from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, Then
 from tests.machine import state as states
 from tests.machine.promises import operators as promised

@@ -15,10 +15,10 @@ from unittest.mock import ANY
 from django.db import connection, models, transaction
 
 from durable import clock
-from durable.kernel import wire
+from durable.kernel.payloads import wire
 from durable.models import Event, FailedAttempt, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
 from durable.models.fields import JsonTextField, MomentField, moment_from_database
-from durable.store import sql
+from durable.store.connections import sql
 from tests.ledger.models import Entry
 
 Row = dict[str, Any]

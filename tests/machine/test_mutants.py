@@ -15,11 +15,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 
-from durable.flow import claim
-from durable.flow.steps import closing
+from durable.flow.delivery import claim
+from durable.flow.endings import closing
 from durable.models import Message
-from durable.store import history, messages, outbox, redrives, staff_actions, work_items, workflows
-from durable.store.work_items import Delivery, LockedItem
+from durable.store.deliveries import outbox, work_items
+from durable.store.deliveries.work_items import Delivery, LockedItem
+from durable.store.operators import redrives, staff_actions
+from durable.store.runs import history, messages, workflows
 from tests.machine.machine import Machine
 
 HUNT = settings(

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from durable import clock
-from durable.flow import abandon, acknowledge, claim, postpone, reconcile, release, renew, terminate, turn
-from durable.flow.steps.taking import Take
+from durable.flow.delivery import abandon, acknowledge, claim, postpone, release, renew
+from durable.flow.operator import terminate
+from durable.flow.turns import turn
+from durable.flow.turns.taking import Take
+from durable.flow.upkeep import reconcile
 from durable.models import WorkItem
 from durable.outcomes import (
     AckOutcome,

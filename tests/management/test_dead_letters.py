@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 from structlog.testing import capture_logs
 
-from durable.flow import transaction
+from durable.flow.transactions import transaction
 from durable.models import OutboxRow, StaffAction
 from tests.conftest import ROOT
 from tests.flow.driver import Driver, row, workflow

@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from durable.flow import transaction
+from durable.flow.transactions import transaction
 from durable.models import OutboxRow, StaffAction, Workflow
 from durable.outcomes import Cause
 from tests import factories

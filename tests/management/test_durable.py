@@ -19,9 +19,9 @@ from django.db import OperationalError
 import durable
 from durable import clock
 from durable.conf import settings
-from durable.flow import look
+from durable.flow.looks import look
+from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import decode_arguments
-from durable.kernel.registry import registry
 from durable.models import Event, Message, OutboxRow, Workflow
 from tests import factories
 from tests.conftest import ROOT

@@ -12,10 +12,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from durable.flow import look
+from durable.flow.looks import look
 from durable.models import Workflow
 from durable.outcomes import WorkflowStatus
-from durable.store import reads
+from durable.store.operators import reads
 from tests import factories
 from tests.management.test_durable import Ran
 

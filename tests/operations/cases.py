@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from durable.errors import ActivityError
-from durable.kernel.definitions import activity, workflow
+from durable.kernel.authoring.definitions import activity, workflow
 
 
 @activity(name="operated.told", on_dead_letter="deliver")

@@ -12,7 +12,7 @@ from typing import Any
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import abandon
+from durable.flow.delivery import abandon
 from durable.models import OutboxRow, Workflow
 from durable.outcomes import Cause, Claim, GiveBack
 from tests import factories

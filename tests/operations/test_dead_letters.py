@@ -12,7 +12,9 @@ from django.test.utils import CaptureQueriesContext
 
 import durable
 from durable import conf
-from durable.flow import claim, enqueue, reconcile, settle
+from durable.flow.caller import enqueue
+from durable.flow.delivery import claim
+from durable.flow.upkeep import reconcile, settle
 from durable.models import OutboxRow
 from durable.operations import discard, list_dead_letters, pause, redrive, terminate
 from durable.outcomes import AckOutcome, Cause, KeyHeld

@@ -14,7 +14,7 @@ from durable.errors import (
     RowNotFound,
     WorkflowTerminal,
 )
-from durable.flow import cancel
+from durable.flow.caller import cancel
 from durable.models import Event, OutboxRow, StaffAction
 from durable.operations import DeadLetterFilter, Discarded, discard, discard_many, list_dead_letters, pause, redrive
 from tests.flow import driver as flow

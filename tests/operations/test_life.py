@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from durable.errors import AlreadyJudged, HistoryRecordsOutcome, WorkflowTerminal
-from durable.flow import abandon, acknowledge
+from durable.flow.delivery import abandon, acknowledge
 from durable.models import FailedAttempt, OutboxRow
 from durable.operations import RedriveMode, list_dead_letters, redrive
 from durable.outcomes import AckOutcome, Cause, RetryLater
-from durable.worker import execute
+from durable.worker.handlers import execute
 from tests.flow import driver as flow
 from tests.flow.cases import fan_out, sequence
 from tests.flow.driver import Driver, failed, row, workflow

@@ -11,11 +11,11 @@ from django.db import connection
 
 from durable import operations
 from durable.errors import RedriveRefused
-from durable.flow import reconcile
-from durable.kernel.commands import FailWorkflow
+from durable.flow.upkeep import reconcile
+from durable.kernel.history.commands import FailWorkflow
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import Cause, Failure
-from durable.store import together
+from durable.store.deliveries import together
 from tests import factories
 from tests.flow import cases
 from tests.flow.driver import Driver

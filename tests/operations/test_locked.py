@@ -18,7 +18,7 @@ from django.urls import reverse
 
 from durable.client.find import get_workflow
 from durable.errors import StoreUnavailable
-from durable.flow import transaction
+from durable.flow.transactions import transaction
 from durable.models import OutboxRow, Workflow
 from durable.operations import discard, discard_many, pause, redrive, redrive_many, resume, terminate, unblock
 from durable.outcomes import CancelAnswer, Discarded, Redriven
@@ -183,7 +183,7 @@ def test_the_admin_says_it_of_dead_letters(admin_client: Client) -> None:
     alive(history())
     with locked_elsewhere("durable_workflow", "id", rows[1].workflow_id):
         outcomes = redrive_many(rows)
-    from durable.admin import refusals
+    from durable.admin.words import refusals
 
     [refused] = [outcome for outcome in outcomes if isinstance(outcome, StoreUnavailable)]
     assert refusals.of(refused).short == "Locked by somebody else"

@@ -12,7 +12,9 @@ import pytest
 from django.db import transaction as django_transaction
 
 from durable.errors import OptionInvalid, WorkflowClosed, WorkflowNotFound
-from durable.flow import abandon, acknowledge, signal, transaction
+from durable.flow.caller import signal
+from durable.flow.delivery import abandon, acknowledge
+from durable.flow.transactions import transaction
 from durable.models import Event, Message, OutboxRow, Workflow
 from durable.operations import pause, redrive, resume, terminate
 from durable.outcomes import AckOutcome, Cause, RetryLater, WorkflowState

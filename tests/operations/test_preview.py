@@ -93,7 +93,10 @@ def test_it_looks_at_ten_thousand_and_says_that_there_are_more(kind: str) -> Non
     """Faults A16, with a smaller limit: the numbers add up to what was looked at."""
     rows = [held() for _ in range(8)]
     given: Any = DeadLetterFilter() if kind == "filter" else rows
-    with mock.patch("durable.flow.redrive.PREVIEW_LIMIT", 7), mock.patch("durable.flow.steps.selecting._PAGE", 3):
+    with (
+        mock.patch("durable.flow.operator.redrive.PREVIEW_LIMIT", 7),
+        mock.patch("durable.flow.looks.selecting._PAGE", 3),
+    ):
         preview = preview_redrive(given)
     assert (preview.redrivable, preview.refused, preview.looked_at, preview.capped) == (7, {}, 7, True)
     assert preview.total_text == "7+"
@@ -102,7 +105,7 @@ def test_it_looks_at_ten_thousand_and_says_that_there_are_more(kind: str) -> Non
 def test_exactly_as_many_as_the_limit_are_not_capped() -> None:
     for _ in range(7):
         held()
-    with mock.patch("durable.flow.redrive.PREVIEW_LIMIT", 7):
+    with mock.patch("durable.flow.operator.redrive.PREVIEW_LIMIT", 7):
         preview = preview_redrive(DeadLetterFilter())
     assert (preview.looked_at, preview.capped) == (7, False)
 

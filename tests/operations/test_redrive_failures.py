@@ -15,7 +15,7 @@ import pytest
 from django.db import connection
 
 from durable.errors import StoreUnavailable
-from durable.flow import transaction
+from durable.flow.transactions import transaction
 from durable.models import Message, OutboxRow, StaffAction, Workflow
 from durable.operations import Discarded, RedriveMode, Redriven, discard, redrive
 from tests.flow import driver as flow

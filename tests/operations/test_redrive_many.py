@@ -24,7 +24,7 @@ from durable.errors import (
     StoreUnavailable,
     WorkflowTerminal,
 )
-from durable.flow import transaction
+from durable.flow.transactions import transaction
 from durable.models import OutboxRow, StaffAction
 from durable.operations import DeadLetterFilter, Discarded, RedriveMode, Redriven, discard_many, redrive, redrive_many
 from durable.outcomes import Cause
@@ -130,7 +130,7 @@ def test_more_than_a_page_of_them_go_in_one_call() -> None:
     workflow = history()
     for ordinal in range(1, 41):
         dead(workflow, ordinal)
-    with mock.patch("durable.flow.steps.selecting._PAGE", 7):
+    with mock.patch("durable.flow.looks.selecting._PAGE", 7):
         outcomes = redrive_many(DeadLetterFilter(workflow_id=workflow.pk))
     assert [type(outcome) for outcome in outcomes] == [Redriven] * 40
 

@@ -18,8 +18,10 @@ import pytest
 
 import durable
 from durable.errors import HistoryRecordsOutcome, NotDeadLettered, WorkflowTerminal
-from durable.flow import abandon, reconcile, signal
-from durable.kernel.definitions import workflow
+from durable.flow.caller import signal
+from durable.flow.delivery import abandon
+from durable.flow.upkeep import reconcile
+from durable.kernel.authoring.definitions import workflow
 from durable.models import Event, Message, OutboxRow, StaffAction, Workflow, WorkItem
 from durable.operations import RedriveMode, Redriven, discard, pause, redrive, terminate
 from durable.outcomes import Cause, Claim

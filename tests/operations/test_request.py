@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 
 from durable.errors import AlreadyDone, NotDeadLettered
-from durable.flow import transaction
+from durable.flow.transactions import transaction
 from durable.models import OutboxRow, StaffAction
 from durable.operations import RedriveMode, Redriven, discard, discard_many, redrive, redrive_many
 from tests.flow.state import everything

@@ -15,11 +15,12 @@ from django.test import TestCase
 import durable.testing
 from durable import operations, signals
 from durable.errors import RedriveRefused
-from durable.flow import cancel, start, terminate
-from durable.flow import transaction as own
-from durable.flow.steps import poison
-from durable.kernel.definitions import workflow
-from durable.kernel.registry import registry
+from durable.flow.caller import cancel, start
+from durable.flow.operator import terminate
+from durable.flow.transactions import transaction as own
+from durable.flow.turns import poison
+from durable.kernel.authoring.definitions import workflow
+from durable.kernel.authoring.registry import registry
 from tests.flow import cases
 from tests.flow.driver import Driver
 from tests.ledger.models import Entry

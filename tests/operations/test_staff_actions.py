@@ -153,7 +153,7 @@ def test_what_changed_nothing_is_not_told_as_done(verb: str, status: str) -> Non
 @pytest.mark.parametrize("way", ["signal", "cancel"])
 def test_what_joins_a_transaction_that_is_rolled_back_leaves_no_audit(way: str) -> None:
     from durable.client.handle import send_for_staff
-    from durable.flow.cancel import cancel
+    from durable.flow.caller.cancel import cancel
 
     row = factories.WorkflowFactory()
     with transaction.atomic():

@@ -8,7 +8,7 @@ import pytest
 
 from durable import get_workflow
 from durable.errors import KeyInvalid, OptionInvalid, PayloadError
-from durable.flow import look
+from durable.flow.looks import look
 from durable.operations import (
     DeadLetterFilter,
     RedriveMode,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from durable import outbound
-from durable.kernel import lines as of_workflow_code
+from durable.kernel.loop import lines as of_workflow_code
 from durable.logs import get_logger
 from durable.outbound import Upkeep, departures, holding, road
 from tests import hostile

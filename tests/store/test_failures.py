@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from django.test import override_settings
 
-from durable.flow import unblock
+from durable.flow.operator import unblock
 from durable.models import Event, FailedAttempt, OutboxRow, Workflow
 from durable.outcomes import Cause, Failed, Failure
-from durable.store import failures
+from durable.store.texts import failures
 from tests.canary.test_canary import Shifting
 from tests.flow import cases
 from tests.flow.driver import Driver, failed, workflow

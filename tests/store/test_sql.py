@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from durable.models.fields import moment_from_database
-from durable.store import sql
+from durable.store.connections import sql
 
 pytestmark = pytest.mark.django_db
 

@@ -12,8 +12,8 @@ import pytest
 
 import durable
 from durable import testing
-from durable.flow import renew
-from durable.flow.steps.faults import Fault, classify
+from durable.flow.delivery import renew
+from durable.flow.transactions.faults import Fault, classify
 from durable.outcomes import Held
 from tests.ledger.models import Entry
 from tests.testing import plant
@@ -34,7 +34,7 @@ def database(request: pytest.FixtureRequest) -> str:
 
 def runs_of(activity: Any) -> list[str]:
     """The types of the events of the only workflow of a kind."""
-    from durable.flow import look
+    from durable.flow.looks import look
 
     (found,) = look.listing(workflow_type=activity.name)
     return [event["type"] for event in testing.export_history(found.id)["events"]]
@@ -133,8 +133,8 @@ def test_a_claim_that_nobody_knows_of_is_taken_up_before_later_timers_fire() -> 
 @pytest.mark.django_db(transaction=True)
 def test_a_real_worker_in_this_process_meets_the_engines_faults_too() -> None:
     """On its own threads: one commit of each kind fails, and the next try succeeds."""
-    from durable.worker.modes import Mode
-    from durable.worker.worker import Worker
+    from durable.worker.process.modes import Mode
+    from durable.worker.process.worker import Worker
 
     handle = plant.lengthy.start(2)
     plant.slow.enqueue()  # what turns stage they may claim themselves; this is for claims only

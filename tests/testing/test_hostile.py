@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from durable import WorkflowStatus, testing
-from durable.kernel.definitions import WorkflowDefinition
-from durable.kernel.registry import registry
+from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.authoring.registry import registry
 from tests import hostile
 from tests.worker.plant import fighters
 

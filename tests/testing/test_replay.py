@@ -16,10 +16,10 @@ import pytest
 import durable
 from durable import NonDeterminism, testing
 from durable.client.find import get_workflow
-from durable.kernel.birthplace import Birthplace
+from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import JsonCodec
-from durable.kernel.events import EventType
-from durable.kernel.registry import registry
+from durable.kernel.history.events import EventType
+from durable.kernel.payloads.birthplace import Birthplace
 from tests.flow.driver import Driver
 from tests.testing import plant
 

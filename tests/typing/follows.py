@@ -11,7 +11,12 @@ from uuid import UUID
 
 import durable
 from durable import CancelOutcome, Handle, KeyTaken, Retry, WorkflowStatus, activity, workflow
-from durable.kernel.definitions import ActivityDefinition, AsyncActivityDefinition, BoundActivity, WorkflowDefinition
+from durable.kernel.authoring.definitions import (
+    ActivityDefinition,
+    AsyncActivityDefinition,
+    BoundActivity,
+    WorkflowDefinition,
+)
 
 
 class Receipt:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from durable.conf import settings as configured
-from durable.kernel import birthplace
+from durable.kernel.authoring.options import resolve
+from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import encode_arguments
-from durable.kernel.events import EventType
-from durable.kernel.options import resolve
-from durable.kernel.registry import registry
+from durable.kernel.history.events import EventType
+from durable.kernel.payloads import birthplace
 from durable.outcomes import Started
 from tests.waiting import Gate
 from tests.worker.plant import activities, fighters, workflows
@@ -28,7 +28,7 @@ class Plant:
     def enqueue(self, definition: Any, *args: Any, budget: int | None = None, queue: str = "default") -> uuid.UUID:
         """Enqueue a single activity; answers its workflow's id."""
         from durable.conf import settings
-        from durable.flow import enqueue
+        from durable.flow.caller import enqueue
 
         terms = resolve({}, definition, settings)
         workflow_id = uuid.uuid4()
@@ -47,7 +47,7 @@ class Plant:
 
     def start(self, definition: Any, *args: Any) -> uuid.UUID:
         """Start a workflow."""
-        from durable.flow import start
+        from durable.flow.caller import start
 
         workflow_id = uuid.uuid4()
         new = start.new_workflow(
@@ -61,7 +61,7 @@ class Plant:
 
     def signal(self, workflow_id: uuid.UUID, name: str, payload: str) -> None:
         """Send a signal with a text."""
-        from durable.flow import signal
+        from durable.flow.caller import signal
 
         born = birthplace.signal(workflow_id, name)
         stored = configured.codec().encode(payload, str, path="payload", birthplace=born)
@@ -69,8 +69,8 @@ class Plant:
 
     def burst(self, **options: Any) -> Any:
         """Run a worker here until nothing is due."""
-        from durable.worker.modes import Mode
-        from durable.worker.worker import Worker
+        from durable.worker.process.modes import Mode
+        from durable.worker.process.worker import Worker
 
         worker = Worker(mode=Mode.BURST, **options)
         code = worker.run()
@@ -79,13 +79,13 @@ class Plant:
 
     def look(self, workflow_id: uuid.UUID) -> Any:
         """The workflow as callers see it."""
-        from durable.flow import look
+        from durable.flow.looks import look
 
         return look.snapshot(workflow_id)
 
     def history(self, workflow_id: uuid.UUID) -> list[EventType]:
         """The kinds of events."""
-        from durable.flow import look
+        from durable.flow.looks import look
 
         return [event.type for event in look.history(workflow_id, limit=1000)]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from durable.worker.health import HealthSocket, HealthThread
-from durable.worker.wakeup import readable
+from durable.worker.process.health import HealthSocket, HealthThread
+from durable.worker.threads.wakeup import readable
 from tests.waiting import PATIENCE
 from tests.worker.test_threads import until
 

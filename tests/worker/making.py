@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from durable.outcomes import Claim
-from durable.worker.delivery import Delivery
+from durable.worker.handlers.delivery import Delivery
 
 CREATED = datetime(2030, 1, 1, 12, tzinfo=UTC)
 

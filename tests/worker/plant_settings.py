@@ -6,7 +6,7 @@ import json
 import os
 from datetime import timedelta
 
-from durable.worker import signals
+from durable.worker.process import signals
 from tests.settings import *  # noqa: F403
 from tests.settings import DATABASES, INSTALLED_APPS
 

@@ -44,8 +44,8 @@ def main() -> None:
     django.setup()
     from durable.conf import settings
     from durable.models import OutboxRow
-    from durable.worker.modes import Mode
-    from durable.worker.worker import Worker
+    from durable.worker.process.modes import Mode
+    from durable.worker.process.worker import Worker
     from tests.worker.conftest import Plant
     from tests.worker.plant import activities, workflows
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, OperationalError
 
-from durable.flow import abandon, acknowledge, postpone
-from durable.kernel.failure import describe
+from durable.flow.delivery import abandon, acknowledge, postpone
+from durable.kernel.texts.failure import describe
 from durable.outcomes import (
     AckOutcome,
     Cancelled,
@@ -25,10 +25,10 @@ from durable.outcomes import (
     GiveBack,
     RetryLater,
 )
-from durable.worker import hygiene
-from durable.worker.acks import Acks
-from durable.worker.delivery import Delivery
-from durable.worker.execute import AckFailed, GiveUp, Outcome, PutOff
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.handlers.execute import AckFailed, GiveUp, Outcome, PutOff
+from durable.worker.loops.acks import Acks
+from durable.worker.threads import hygiene
 from tests.worker.making import CREATED, CountedTime, claim, delivery
 
 MS = 1000

@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
-from durable.flow import abandon, acknowledge, probe
+from durable.flow.delivery import abandon, acknowledge
+from durable.flow.looks import probe
 from durable.models import FailedAttempt, OutboxRow, WorkItem
 from durable.outcomes import AckOutcome, Cause, Claim, Ending, GiveBack, OutboxStatus, WorkflowStatus
-from durable.worker import aside, execute
-from durable.worker.acks import Acks
-from durable.worker.delivery import Delivery
-from durable.worker.execute import GiveUp
-from durable.worker.leases import Leases
-from durable.worker.modes import Exit
-from durable.worker.wakeup import Wake
+from durable.worker.handlers import execute
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.handlers.execute import GiveUp
+from durable.worker.loops import aside
+from durable.worker.loops.acks import Acks
+from durable.worker.loops.leases import Leases
+from durable.worker.process.modes import Exit
+from durable.worker.threads.wakeup import Wake
 from tests.flow.state import locked_elsewhere
 from tests.settings import VENDOR
 from tests.waiting import Gate
@@ -350,8 +352,8 @@ def test_a_worker_goes_on_claiming_and_acknowledging_beside_locked_results(
     plant: Plant, door: Callable[[str], Gate], settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     """As many as it may have in flight are locked. The rest runs, it is well, and these are written in the end."""
-    monkeypatch.setattr("durable.worker.claims.IN_FLIGHT", 1)
-    monkeypatch.setattr("durable.worker.foresight.Foresight.ahead", 0)
+    monkeypatch.setattr("durable.worker.loops.claims.IN_FLIGHT", 1)
+    monkeypatch.setattr("durable.worker.handlers.foresight.Foresight.ahead", 0)
     settings.DURABLE = settings.DURABLE | {"CONCURRENCY": 2}
     gate = door("held")
     held = [plant.enqueue(activities.pass_gate, "held") for _ in range(2)]

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from durable.flow import acknowledge, claim
-from durable.kernel.events import EventType
+from durable.flow.delivery import acknowledge, claim
+from durable.kernel.history.events import EventType
 from durable.outcomes import AckOutcome, Claim, Ending, OutboxStatus, WorkflowStatus
-from durable.worker import execute
-from durable.worker.acks import Acks
-from durable.worker.delivery import Delivery
+from durable.worker.handlers import execute
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.loops.acks import Acks
 from tests.worker.conftest import Plant
 from tests.worker.making import CountedTime
 from tests.worker.plant import activities, workflows
@@ -130,8 +130,8 @@ def test_an_attempt_that_goes_back_for_the_next_is_retried_in_place(plant: Plant
 def test_a_commit_that_reports_an_error_is_found_at_the_second_try(plant: Plant, bench: Bench) -> None:
     """Specification A4, A5.6: one completion in the history, and no new delivery."""
     workflow_id = plant.start(workflows.three, "e")
-    from durable.flow import turn
-    from durable.kernel.cache import Cache
+    from durable.flow.turns import turn
+    from durable.kernel.replay.cache import Cache
 
     cache = Cache(10)
     turn.turn(cache=cache, queues=None, limit=10, note=lambda owner: None)

@@ -12,13 +12,14 @@ import pytest
 from django.db import OperationalError, connection, connections
 
 from durable import signals
-from durable.flow import acknowledge, claim, reconcile, turn
-from durable.flow.steps import doubts
-from durable.kernel.cache import Cache
+from durable.flow.delivery import acknowledge, claim, doubts
+from durable.flow.turns import turn
+from durable.flow.upkeep import reconcile
+from durable.kernel.replay.cache import Cache
 from durable.models import OutboxRow
 from durable.outcomes import Completed, Ending, OutboxStatus, WorkflowStatus
-from durable.worker.acks import Acks
-from durable.worker.delivery import Delivery
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.loops.acks import Acks
 from tests.flow.state import expire
 from tests.worker.conftest import Plant
 from tests.worker.hearing import Ear, listening

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from durable.flow import probe
+from durable.flow.looks import probe
 from durable.models import OutboxRow
 from durable.outcomes import WorkflowStatus
-from durable.worker import aside, burst
-from durable.worker.modes import Exit, Mode
-from durable.worker.worker import Worker
+from durable.worker.loops import aside, burst
+from durable.worker.process.modes import Exit, Mode
+from durable.worker.process.worker import Worker
 from tests.flow.state import locked_elsewhere
 from tests.settings import VENDOR
 from tests.waiting import PATIENCE, Gate, in_thread

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from durable.flow import claim as claiming
-from durable.flow import release as releasing
+from durable.flow.delivery import claim as claiming
+from durable.flow.delivery import release as releasing
 from durable.outcomes import Claim, GiveBack
-from durable.worker import claims as claims_module
-from durable.worker.claims import Claims
-from durable.worker.delivery import Delivery, Start
-from durable.worker.leases import Leases
-from durable.worker.wakeup import Pace, Wake
+from durable.worker.handlers.delivery import Delivery, Start
+from durable.worker.loops import claims as claims_module
+from durable.worker.loops.claims import Claims
+from durable.worker.loops.leases import Leases
+from durable.worker.threads.wakeup import Pace, Wake
 from tests.worker.making import claim
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from durable.worker import claims as claims_module
+from durable.worker.loops import claims as claims_module
 from tests.worker.making import claim
 from tests.worker.test_claims import Floor
 

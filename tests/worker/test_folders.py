@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from durable.outcomes import WorkflowStatus
-from durable.worker import folders, notes, turns
+from durable.worker.loops import folders, notes, turns
 from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.launching import Launch, launch, said_by

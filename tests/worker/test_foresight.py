@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from durable.worker.foresight import HORIZON, MOST, Foresight
+from durable.worker.handlers.foresight import HORIZON, MOST, Foresight
 
 
 def test_nothing_is_claimed_ahead_before_a_handler_has_ended() -> None:

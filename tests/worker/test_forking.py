@@ -15,8 +15,8 @@ from asgiref.sync import SyncToAsync
 from django.db import connection, connections, transaction
 
 from durable.outcomes import WorkflowStatus
-from durable.store import unpooled
-from durable.worker import forking, reload
+from durable.store.connections import unpooled
+from durable.worker.process import forking, reload
 from tests.conftest import ROOT
 from tests.hosting import hosted
 from tests.settings import VENDOR
@@ -65,7 +65,7 @@ def test_workers_forked_after_a_query_in_ready_have_sessions_of_their_own(
 
 
 def workflow_closed() -> Any:
-    from durable.kernel.events import EventType
+    from durable.kernel.history.events import EventType
 
     return EventType.WORKFLOW_COMPLETED
 
@@ -76,8 +76,8 @@ django.setup()
 from datetime import timedelta
 from pathlib import Path
 from django.db import connection
-from durable.worker.modes import Mode
-from durable.worker.supervisor import Supervisor
+from durable.worker.process.modes import Mode
+from durable.worker.process.supervisor import Supervisor
 
 runs = Path(sys.argv[1])
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from durable.worker import health
-from durable.worker.health import HealthThread
-from durable.worker.wakeup import readable
+from durable.worker.process import health
+from durable.worker.process.health import HealthThread
+from durable.worker.threads.wakeup import readable
 from tests.waiting import PATIENCE, Barrier, in_thread
 from tests.worker.conftest import Plant
 from tests.worker.health_port import ASKED, SECRET, Port, answered, port, refuse, said_to, served

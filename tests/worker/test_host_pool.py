@@ -11,10 +11,10 @@ import pytest
 from django.db import connections, transaction
 
 from durable.outcomes import OutboxStatus, WorkflowStatus
-from durable.store import unpooled
-from durable.worker import hygiene
-from durable.worker.modes import Mode
-from durable.worker.worker import Worker
+from durable.store.connections import unpooled
+from durable.worker.process.modes import Mode
+from durable.worker.process.worker import Worker
+from durable.worker.threads import hygiene
 from tests.hosting import hosted
 from tests.settings import VENDOR
 from tests.waiting import PATIENCE, Gate

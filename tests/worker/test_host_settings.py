@@ -13,7 +13,7 @@ from django.db import connection
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
 from durable.databases import findings
-from durable.flow import look
+from durable.flow.looks import look
 from durable.outcomes import WorkflowStatus
 from tests.hosting import hosted
 from tests.settings import VENDOR
@@ -29,7 +29,7 @@ WORDS = "naïve \\ '\" %s %% \u2028 日本 🙂"
 
 def everything_works(plant: Plant) -> None:
     """Workflows with activities of every kind, retries, a timer and a signal; looked at, and proven afterwards."""
-    from durable.flow import prove
+    from durable.flow.looks import prove
     from durable.models import OutboxRow
 
     ids = [plant.start(workflows.journey, f"{WORDS} {number}") for number in range(4)]

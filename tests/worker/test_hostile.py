@@ -21,7 +21,7 @@ ALL = sorted(hostile.ERRORS)
 
 def said_of(kind: str) -> str:
     """The name under which an error of this kind is stored."""
-    from durable.kernel.failure import describe
+    from durable.kernel.texts.failure import describe
 
     return describe(hostile.ERRORS[kind]()).type
 

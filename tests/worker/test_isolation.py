@@ -10,9 +10,9 @@ import pytest
 from django.db import connection, connections
 from django.db.backends.signals import connection_created
 
-from durable.kernel.registry import registry
+from durable.kernel.authoring.registry import registry
 from durable.outcomes import WorkflowStatus
-from durable.worker import pool as pools
+from durable.worker.handlers import pool as pools
 from tests.hosting import hosted
 from tests.settings import VENDOR
 from tests.waiting import PATIENCE, Gate, in_thread
@@ -186,7 +186,7 @@ def test_a_listener_that_fails_after_a_reset_costs_the_connection_and_nothing_el
 def test_a_handler_that_used_no_connection_pays_nothing(
     plant: Plant, told: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from durable.worker import isolation
+    from durable.worker.handlers import isolation
 
     resets: list[str] = []
     real = isolation._discard_all

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from durable.flow import claim, release
+from durable.flow.delivery import claim, release
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import Claim, GiveBack
-from durable.worker import stopping
-from durable.worker.modes import Exit
+from durable.worker.process import stopping
+from durable.worker.process.modes import Exit
 from tests.waiting import PATIENCE, Gate
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities

@@ -12,11 +12,11 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from durable.flow import look, signal
-from durable.flow.steps import waking
+from durable.flow.caller import signal, waking
+from durable.flow.looks import look
 from durable.outcomes import WakesBy
-from durable.worker import listening
-from durable.worker.listening import Listener
+from durable.worker.loops import listening
+from durable.worker.loops.listening import Listener
 from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
@@ -157,7 +157,7 @@ def test_trouble_with_the_telling_after_the_commit_is_not_the_callers(
     """Faults J4."""
     from django.db import OperationalError
 
-    from durable.store import wakeups
+    from durable.store.connections import wakeups
 
     def broken(*_: Any) -> None:
         raise OperationalError("the connection is closed")
@@ -179,7 +179,7 @@ def test_off_by_default_and_no_word_for_what_is_due_later(plant: Plant, notify: 
 
 
 def test_acknowledgements_and_turns_tell_nobody(plant: Plant, notify: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from durable.store import wakeups
+    from durable.store.connections import wakeups
 
     calls: list[Any] = []
     real = wakeups.tell

@@ -18,10 +18,10 @@ import pytest
 
 from durable import clock
 from durable.outcomes import OutboxStatus, WorkflowStatus
-from durable.worker import folders, notes
-from durable.worker.hostclock import HostClock
-from durable.worker.modes import Exit
-from durable.worker.worker import Worker
+from durable.worker.loops import folders, notes
+from durable.worker.loops.hostclock import HostClock
+from durable.worker.process.modes import Exit
+from durable.worker.process.worker import Worker
 from tests.conftest import ROOT
 from tests.waiting import PATIENCE, Gate
 from tests.worker.conftest import Plant
@@ -231,7 +231,7 @@ def test_a_note_without_space_is_an_error_and_no_signal(tmp_path: Path) -> None:
 import pathlib, resource
 import django
 django.setup()
-from durable.worker.notes import Note
+from durable.worker.loops.notes import Note
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 try:
     Note(pathlib.Path({str(tmp_path)!r}))

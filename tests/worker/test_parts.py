@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from durable.errors import ConfigurationError
-from durable.flow import renew
+from durable.flow.delivery import renew
 from durable.outcomes import Renewal
-from durable.worker import notes
-from durable.worker.deadlines import Deadlines
-from durable.worker.delivery import Delivery, Settlement, Start
-from durable.worker.health import HealthSocket, parse_address
-from durable.worker.leases import Leases
-from durable.worker.loops import Pulse
-from durable.worker.notes import Note
-from durable.worker.pool import HandlerPool
-from durable.worker.reports import Report, Reporter, State, read
-from durable.worker.wakeup import Wake
+from durable.worker.handlers.deadlines import Deadlines
+from durable.worker.handlers.delivery import Delivery, Settlement, Start
+from durable.worker.handlers.pool import HandlerPool
+from durable.worker.loops import notes
+from durable.worker.loops.leases import Leases
+from durable.worker.loops.notes import Note
+from durable.worker.process.health import HealthSocket, parse_address
+from durable.worker.process.reports import Report, Reporter, State, read
+from durable.worker.threads.loop import Pulse
+from durable.worker.threads.wakeup import Wake
 from tests.waiting import PATIENCE, Gate
 from tests.worker.making import delivery
 from tests.worker.test_threads import until

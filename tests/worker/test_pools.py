@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from durable.worker.pools import REMEMBERED_FOR, STARVED_AFTER, PoolWatch
+from durable.worker.handlers.pools import REMEMBERED_FOR, STARVED_AFTER, PoolWatch
 
 
 class Pool:

@@ -290,9 +290,9 @@ import pathlib, signal, sys
 import django
 django.setup()
 from datetime import timedelta
-from durable.worker.modes import Mode
-from durable.worker.reports import Report, State
-from durable.worker.supervisor import Supervisor
+from durable.worker.process.modes import Mode
+from durable.worker.process.reports import Report, State
+from durable.worker.process.supervisor import Supervisor
 
 def child(number, reporter):
     marker = pathlib.Path({str(tmp_path / "started")!r})

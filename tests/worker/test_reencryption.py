@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from durable.conf import settings as configured
-from durable.flow import reencrypt
-from durable.kernel.birthplace import PAYLOAD_KEYS
+from durable.flow.operator import reencrypt
+from durable.kernel.payloads.birthplace import PAYLOAD_KEYS
 from durable.models import Event, OutboxRow, Workflow
 from tests.crypto.conftest import NEW, OLD
 from tests.worker.conftest import DELIVERY_BACKOFF, Plant

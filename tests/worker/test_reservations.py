@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from durable.flow import turn as turning
-from durable.kernel.cache import Cache
+from durable.flow.turns import turn as turning
+from durable.kernel.replay.cache import Cache
 from durable.outcomes import Claim, TurnReport
-from durable.worker import claims as claims_module
-from durable.worker.claims import WAIT_FOR_RING
-from durable.worker.turns import Turns
-from durable.worker.wakeup import Pace, Wake
+from durable.worker.loops import claims as claims_module
+from durable.worker.loops.claims import WAIT_FOR_RING
+from durable.worker.loops.turns import Turns
+from durable.worker.threads.wakeup import Pace, Wake
 from tests.worker.making import claim
 from tests.worker.test_claims import Floor
 
@@ -128,7 +128,7 @@ def test_a_stop_does_not_wait_for_what_stays_in_doubt(stage: Stage, monkeypatch:
         asked.append(take)
         return []
 
-    monkeypatch.setattr("durable.flow.turn.taken", nothing_yet)
+    monkeypatch.setattr("durable.flow.turns.turn.taken", nothing_yet)
 
     def lost(take: Any) -> TurnReport:
         assert stage.claims.reserve() == 3

@@ -11,8 +11,8 @@ from django.db import connection
 from django.utils.translation import gettext_lazy, override
 
 from durable import get_workflow
-from durable.kernel.events import EventType
-from durable.kernel.registry import registry
+from durable.kernel.authoring.registry import registry
+from durable.kernel.history.events import EventType
 from durable.models import Message, Workflow
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.settings import VENDOR

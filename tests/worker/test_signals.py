@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from durable.worker.signals import TOGETHER, UNASKED_SIGNALS, StopSignals
+from durable.worker.process.signals import TOGETHER, UNASKED_SIGNALS, StopSignals
 
 
 class Receiver:

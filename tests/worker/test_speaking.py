@@ -14,9 +14,9 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from durable import outbound, signals
-from durable.flow import transaction as own
+from durable.flow.transactions import transaction as own
 from durable.models import OutboxRow
-from durable.worker import speaking
+from durable.worker.process import speaking
 from tests.ledger.models import Entry
 from tests.waiting import PATIENCE, Gate, in_thread
 from tests.worker.conftest import Plant

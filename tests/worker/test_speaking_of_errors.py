@@ -10,9 +10,9 @@ from django.db import connection
 
 from durable import Retry, activity, workflow
 from durable.errors import ActivityError
-from durable.flow.steps import reporting
-from durable.kernel.failure import for_report
-from durable.kernel.registry import registry
+from durable.flow.transactions import reporting
+from durable.kernel.authoring.registry import registry
+from durable.kernel.texts.failure import for_report
 from durable.outbound import floods
 from tests import hostile
 from tests.ledger.models import Entry

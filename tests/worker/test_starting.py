@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from durable.flow import look, settle
+from durable.flow.looks import look
+from durable.flow.upkeep import settle
 from tests.waiting import Gate
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities

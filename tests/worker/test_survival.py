@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from durable.worker import supervisor as supervising
-from durable.worker.acks import Acks
-from durable.worker.async_pool import AsyncPool
-from durable.worker.deadlines import Deadlines
-from durable.worker.delivery import Delivery
-from durable.worker.loops import Loop
-from durable.worker.modes import Exit, Mode
-from durable.worker.pool import HandlerPool
-from durable.worker.reports import Reporter
-from durable.worker.supervisor import Supervisor
-from durable.worker.worker import Worker
+from durable.worker.handlers.async_pool import AsyncPool
+from durable.worker.handlers.deadlines import Deadlines
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.handlers.pool import HandlerPool
+from durable.worker.loops.acks import Acks
+from durable.worker.process import supervisor as supervising
+from durable.worker.process.modes import Exit, Mode
+from durable.worker.process.reports import Reporter
+from durable.worker.process.supervisor import Supervisor
+from durable.worker.process.worker import Worker
+from durable.worker.threads.loop import Loop
 from tests.waiting import PATIENCE, Gate
 from tests.worker.conftest import Plant
 from tests.worker.making import delivery

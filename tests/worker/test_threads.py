@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from durable.flow import acknowledge, cancel, claim, renew
+from durable.flow.caller import cancel
+from durable.flow.delivery import acknowledge, claim, renew
 from durable.models import WorkItem
 from durable.outcomes import AckOutcome, Company, Ending, Held, OutboxStatus, Renewal, WorkflowStatus
-from durable.worker.modes import Exit
-from durable.worker.worker import Worker
+from durable.worker.process.modes import Exit
+from durable.worker.process.worker import Worker
 from tests.flow.state import locked_elsewhere
 from tests.waiting import PATIENCE, Gate, in_thread
 from tests.worker.conftest import Plant
@@ -173,7 +174,7 @@ def test_a_handler_whose_row_was_settled_learns_it_and_is_dropped(
     plant: Plant, door: Callable[[str], Gate], settings: Any
 ) -> None:
     """Specification B7: the workflow is terminated; the next renewal finds the token gone."""
-    from durable.flow import terminate
+    from durable.flow.operator import terminate
 
     settings.DURABLE = settings.DURABLE | {"LEASE_FOR": timedelta(seconds=1)}
     gate = door("g")
@@ -191,7 +192,9 @@ def test_trouble_in_the_store_ends_no_loop(plant: Plant, monkeypatch: pytest.Mon
     """Faults C3, C5, X3: every verb of every loop fails three times, each in its own way; then all is as ever."""
     from django.db import IntegrityError, InterfaceError, OperationalError
 
-    from durable.flow import claim, reconcile, turn
+    from durable.flow.delivery import claim
+    from durable.flow.turns import turn
+    from durable.flow.upkeep import reconcile
 
     for module, verb in ((claim, "claim"), (reconcile, "reconcile"), (turn, "turn")):
         errors = iter([OperationalError("gone"), InterfaceError("closed"), IntegrityError("constraint")])
@@ -209,7 +212,7 @@ def test_a_stop_without_a_store_says_so_and_names_what_stays_leased(
     """Faults C6."""
     from django.db import OperationalError
 
-    from durable.flow import release
+    from durable.flow.delivery import release
 
     settings.DURABLE = settings.DURABLE | {"GRACE_FOR": timedelta()}
     monkeypatch.setattr(release, "release", failing_first(release.release, iter([OperationalError("refused")])))

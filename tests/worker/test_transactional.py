@@ -14,11 +14,12 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection
 
 from durable import activity
-from durable.flow import acknowledge, claim
+from durable.flow.delivery import acknowledge, claim
 from durable.outcomes import AckOutcome, Cause, Claim, Failed, RetryLater, WorkflowStatus
-from durable.worker import execute, hygiene, transactional
-from durable.worker.delivery import Delivery
-from durable.worker.execute import AckFailed, Call, Committed, Lacking, Outcome, PutOff
+from durable.worker.handlers import execute, transactional
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.handlers.execute import AckFailed, Call, Committed, Lacking, Outcome, PutOff
+from durable.worker.threads import hygiene
 from tests.ledger.models import Entry
 from tests.settings import VENDOR
 from tests.worker.conftest import Plant

@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from durable.kernel import asyncio_private
+from durable.kernel.loop import asyncio_private
 from tests.conftest import ROOT
 from tests.waiting import PATIENCE
 
@@ -30,7 +30,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from durable.kernel import asyncio_private
+from durable.kernel.loop import asyncio_private
 from django.core.management import execute_from_command_line
 for arguments in {[arguments for arguments, _ in WRONG]!r}:
     try:

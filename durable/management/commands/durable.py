@@ -17,11 +17,11 @@ from django.db import InterfaceError
 from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, DurableError, KeyInvalid, PayloadError, StoreUnavailable, UsageError
 from durable.errors.showing import visible
-from durable.flow.steps import auditing
+from durable.flow.audit import auditing
 from durable.management.verbs import VERBS
 from durable.management.verbs.answer import Exit, WrongUsage
 from durable.outcomes import Through
-from durable.worker import output
+from durable.worker.process import output
 
 _INDENTED_CHARACTERS = 100_000
 _WRONG_USAGE = (WrongUsage, ConfigurationError, UsageError, PayloadError, KeyInvalid)

@@ -18,18 +18,18 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from durable.conf import settings
 from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, KeyInvalid
-from durable.kernel import asyncio_private
+from durable.kernel.authoring.options import check_text
 from durable.kernel.limits import MAX_QUEUE_LENGTH, MAX_WORKER_NAME_LENGTH
-from durable.kernel.options import check_text
-from durable.worker import forking, orphans, output, speaking
-from durable.worker.health import HealthSocket, HealthThread, parse_address
-from durable.worker.hurry import Hurry
-from durable.worker.modes import Exit, Mode, StoreAtStart
-from durable.worker.reload import Code, CodeWatch, start_anew
-from durable.worker.reports import Report, Reporter, State
-from durable.worker.signals import StopSignals
-from durable.worker.supervisor import Supervisor
-from durable.worker.worker import Worker
+from durable.kernel.loop import asyncio_private
+from durable.worker.process import forking, orphans, output, speaking
+from durable.worker.process.health import HealthSocket, HealthThread, parse_address
+from durable.worker.process.hurry import Hurry
+from durable.worker.process.modes import Exit, Mode, StoreAtStart
+from durable.worker.process.reload import Code, CodeWatch, start_anew
+from durable.worker.process.reports import Report, Reporter, State
+from durable.worker.process.signals import StopSignals
+from durable.worker.process.supervisor import Supervisor
+from durable.worker.process.worker import Worker
 
 SMALLEST_STACK = 2**20
 """Bytes of stack that each thread gets at least. Threads take the limit of the process (`ulimit -s`), and with a few

@@ -17,7 +17,7 @@ from durable.client.find import get_workflow
 from durable.conf import settings
 from durable.errors import PayloadError
 from durable.errors.showing import visible
-from durable.kernel.birthplace import Birthplace
+from durable.kernel.payloads.birthplace import Birthplace
 from durable.management.verbs import hiding
 from durable.outcomes import Failure, Snapshot, WorkflowStatus
 

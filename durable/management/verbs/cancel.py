@@ -6,10 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.flow import look
-from durable.flow.cancel import cancel
+from durable.flow.caller.cancel import cancel
+from durable.flow.looks import look
+from durable.kernel.authoring.options import check_text
 from durable.kernel.limits import MAX_REASON_LENGTH
-from durable.kernel.options import check_text
 from durable.management.verbs.answer import Answer, Exit, Verb, put_off, workflow_id
 from durable.outcomes import CancelAnswer
 

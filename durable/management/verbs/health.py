@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.flow import look, prove
+from durable.flow.looks import look, prove
 from durable.management.verbs.answer import Answer, Exit, Verb, printable
 
 

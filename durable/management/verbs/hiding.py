@@ -9,10 +9,10 @@ from typing import Any
 
 from durable.client import hidden as fields
 from durable.conf import settings
-from durable.kernel.birthplace import NOWHERE, PAYLOAD_KEYS, PayloadKind
-from durable.kernel.events import DIGEST_KEY, Event, EventType
+from durable.kernel.history.events import DIGEST_KEY, Event, EventType
+from durable.kernel.payloads.birthplace import NOWHERE, PAYLOAD_KEYS, PayloadKind
 from durable.outcomes import Failure, Naming, Snapshot
-from durable.store import failures
+from durable.store.texts import failures
 
 HIDDEN = "hidden: REDACT_PAYLOADS"
 

@@ -16,7 +16,7 @@ from django.db import Error as DjangoDatabaseError
 from django.db import InterfaceError
 
 from durable.errors import RedriveRefused, StoreUnavailable
-from durable.flow import look
+from durable.flow.looks import look
 from durable.management.verbs import hiding
 from durable.management.verbs.answer import Answer, Exit, WrongUsage, printable, table, workflow_id
 from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter, Discarded, Naming, Redriven, RedrivePreview

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.flow import look
+from durable.flow.looks import look
 from durable.management.verbs.answer import Answer, Verb, WrongUsage, plain, table
 from durable.outcomes import WorkflowStatus
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.flow import reencrypt as reencrypting
+from durable.flow.operator import reencrypt as reencrypting
 from durable.management.verbs.answer import Answer, Exit, Verb, workflow_id
 from durable.outcomes import Reencrypted
 

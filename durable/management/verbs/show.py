@@ -10,11 +10,11 @@ from django.core.management.base import CommandParser
 
 from durable.client import hidden
 from durable.conf import settings
-from durable.flow import look
-from durable.flow.note_view import note_view
-from durable.kernel import birthplace
-from durable.kernel.birthplace import NOWHERE
-from durable.kernel.events import Event
+from durable.flow.looks import look
+from durable.flow.operator.note_view import note_view
+from durable.kernel.history.events import Event
+from durable.kernel.payloads import birthplace
+from durable.kernel.payloads.birthplace import NOWHERE
 from durable.management.verbs import hiding
 from durable.management.verbs.answer import (
     Answer,

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.client.handle import send_for_staff
-from durable.flow import look
+from durable.flow.looks import look
 from durable.management.verbs.answer import Answer, Verb, printable, put_off, read_json, workflow_id
 
 

@@ -9,10 +9,10 @@ from django.core.management.base import CommandParser
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.errors import ArgumentsMismatch, NotRegistered
-from durable.flow import transaction
-from durable.flow.steps import auditing
-from durable.kernel.definitions import ActivityDefinition, WorkflowDefinition
-from durable.kernel.registry import registry
+from durable.flow.audit import auditing
+from durable.flow.transactions import transaction
+from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
+from durable.kernel.authoring.registry import registry
 from durable.management.verbs.answer import Answer, Verb, WrongUsage, read_json
 from durable.outcomes import StaffVerb
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from durable.conf import settings
-from durable.kernel.registry import registry
+from durable.kernel.authoring.registry import registry
 from durable.outcomes import TurnReport
 from tests.machine.promises.history import outcomes
 from tests.machine.state import Row, State, by_owner

@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy
 
 import durable
 from durable import Retry, activity
-from durable.worker import health
+from durable.worker.process import health
 from tests.ledger.models import Entry
 from tests.waiting import Gate
 

@@ -1,0 +1,186 @@
+"""What became of each dead letter, told to the person who asked: one message for each kind of outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from durable.activities import BulkVerb
+from durable.admin.dead_letters.actions import Asked
+from durable.admin.words import refusals, wording
+from durable.errors import RedriveRefused, RowNotFound, RowUnreadable, StoreUnavailable
+from durable.models import DeadLetter
+from durable.outcomes import Discarded, Redriven
+
+if TYPE_CHECKING:
+    from durable.admin.lists.room import Room
+
+NAMED = 5
+"""Rows that a message names; more are counted."""
+
+Outcome = Redriven | Discarded | RedriveRefused
+
+_AS_BEFORE = (StoreUnavailable, RowUnreadable)
+"""Refusals that say nothing about a change: the row stands as the preview saw it, or as nobody can know."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowOutcome:
+    """One row that was meant, and what became of it."""
+
+    key: int
+    activity: str
+    outcome: Outcome
+    about: str = ""
+
+
+def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[RowOutcome], *, before: int) -> None:
+    """Add the messages: what was done, each kind of refusal with its reason and what to do next, what changed since
+    the preview. `before` rows do not match any more because this very form has moved them.
+    """
+    done = [entry for entry in outcomes if not isinstance(entry.outcome, RedriveRefused)]
+    if done:
+        messages.success(request, _done(room, asked, done))
+    kinds: dict[tuple[str, refusals.Wording], list[RowOutcome]] = {}
+    for entry in outcomes:
+        if isinstance(entry.outcome, RedriveRefused):
+            kinds.setdefault((entry.outcome.code, refusals.of(entry.outcome)), []).append(entry)
+    for (code, words), refused in kinds.items():
+        level = {"already_done": messages.INFO, "store_unavailable": messages.ERROR}.get(code, messages.WARNING)
+        messages.add_message(request, level, _refused(room, words, refused, code))
+    if before:
+        words = refusals.of_code("already_done")
+        text = ngettext("%(count)s was already done. %(why)s", "%(count)s were already done. %(why)s", before)
+        messages.info(request, text % {"count": wording.number(before), "why": words.why})
+    changed = "" if before else _changed(room, asked, outcomes, len(done))
+    if changed:
+        messages.warning(request, changed)
+    if not outcomes and not before:
+        messages.info(request, _("Nothing matched any more, so nothing was done."))
+
+
+def named(room: Room, rows: Sequence[RowOutcome]) -> SafeString:
+    """The first few rows as links, and how many more there are."""
+    links = format_html_join(
+        ", ",
+        "{}{}",
+        (
+            (room.link(DeadLetter, entry.key, _name(entry.key, entry.activity)), in_brackets(entry.about))
+            for entry in rows[:NAMED]
+        ),
+    )
+    if len(rows) <= NAMED:
+        return links
+    return format_html("{} {}", links, _("and %(count)s more") % {"count": wording.number(len(rows) - NAMED)})
+
+
+def in_brackets(about: str) -> str:
+    """The business key and the error of a row, beside its name; shortened, empty where there are none."""
+    return f" ({wording.shortened(about, 160)})" if about else ""
+
+
+def _name(key: int, activity: str) -> str:
+    return f"{wording.name(activity, 60)} #{key}" if activity else f"#{key}"
+
+
+def _done(room: Room, asked: Asked, done: Sequence[RowOutcome]) -> SafeString:
+    count = {"count": wording.number(len(done))}
+    if asked.action.verb is BulkVerb.DISCARD:
+        text = ngettext(
+            "%(count)s dead letter was discarded. It will not run again.",
+            "%(count)s dead letters were discarded. They will not run again.",
+            len(done),
+        )
+    else:
+        text = ngettext(
+            "%(count)s dead letter was given back and waits for a worker.",
+            "%(count)s dead letters were given back and wait for a worker.",
+            len(done),
+        )
+    parts = [text % count]
+    rows: list[Any] = [entry.outcome.row for entry in done if not isinstance(entry.outcome, RedriveRefused)]
+    paused = sum(1 for row in rows if row.paused and row.status == "pending")
+    if paused and len(done) == 1:
+        parts.append(_("It belongs to a paused workflow and runs when that is resumed."))
+    elif paused:
+        parts.append(
+            ngettext(
+                "%(count)s of them belongs to a paused workflow and runs when that is resumed.",
+                "%(count)s of them belong to paused workflows and run when these are resumed.",
+                paused,
+            )
+            % {"count": wording.number(paused)}
+        )
+    judged = sum(1 for entry in done if not isinstance(entry.outcome, RedriveRefused) and entry.outcome.was_judged)
+    if judged and asked.action.verb is BulkVerb.FORCE and len(done) == 1:
+        parts.append(_("It was judged: the workflow has gone on, and what the activity returns is dropped."))
+    elif judged and asked.action.verb is BulkVerb.FORCE:
+        parts.append(
+            ngettext(
+                "%(count)s of them was judged: its workflow has gone on, and what the activity returns is dropped.",
+                "%(count)s of them were judged: their workflows have gone on, and what these activities return is "
+                "dropped.",
+                judged,
+            )
+            % {"count": wording.number(judged)}
+        )
+    return format_html("{} {}", " ".join(parts), named(room, done))
+
+
+def _refused(room: Room, words: refusals.Wording, refused: Sequence[RowOutcome], code: str) -> SafeString:
+    count = {"count": wording.number(len(refused)), "why": words.why, "next": words.next}
+    if code == "already_done":
+        text = ngettext("%(count)s was already done. %(why)s", "%(count)s were already done. %(why)s", len(refused))
+    elif words == refusals.of_code("outcome_unknown"):
+        text = "%(count)s × %(why)s %(next)s"
+    else:
+        text = ngettext(
+            "%(count)s was refused. %(why)s %(next)s", "%(count)s were refused. %(why)s %(next)s", len(refused)
+        )
+    return format_html("{} {}", text % count, named(room, refused))
+
+
+def _changed(room: Room, asked: Asked, outcomes: Sequence[RowOutcome], done: int) -> SafeString | str:
+    """What is different from the preview: by name where rows were chosen singly, else by number."""
+    again = [
+        entry
+        for entry in outcomes
+        if isinstance(entry.outcome, RedriveRefused) and entry.outcome.code == "already_done"
+    ]
+    if again:
+        return ""
+    if asked.could_go is not None:
+        changed = [entry for entry in outcomes if _has_changed(entry) and entry.key in asked.could_go]
+        if not changed:
+            return ""
+        text = ngettext(
+            "%(count)s changed between the preview and your answer:",
+            "%(count)s changed between the preview and your answer:",
+            len(changed),
+        )
+        return format_html("{} {}", text % {"count": wording.number(len(changed))}, named(room, changed))
+    as_before = sum(1 for entry in outcomes if isinstance(entry.outcome, _AS_BEFORE))
+    if asked.previewed is None or done <= asked.previewed <= done + as_before:
+        return ""
+    return _("This changed between the preview and your answer: %(then)s would have gone, %(now)s went.") % {
+        "then": wording.number(asked.previewed),
+        "now": wording.number(done),
+    }
+
+
+def _has_changed(entry: RowOutcome) -> bool:
+    """Whether it was refused for how it stands now."""
+    return isinstance(entry.outcome, RedriveRefused) and not isinstance(entry.outcome, _AS_BEFORE)
+
+
+def gone(key: int) -> RowOutcome:
+    """A row that was chosen and is not there any more."""
+    return RowOutcome(key, "", RowNotFound(None, 0))

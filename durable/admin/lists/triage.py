@@ -1,0 +1,204 @@
+"""What needs a person now, at the head of the app's index: or that nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError
+from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from durable.admin.lists.room import NOTHING_SHOWN
+from durable.admin.lists.scoping import readings
+from durable.admin.words import wording
+from durable.flow.looks import look
+from durable.logs import get_logger, words
+from durable.scope import Scope
+from durable.store.operators.reads import COUNT_CAP
+
+logger = get_logger("durable.admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One thing that needs somebody. `figure` is what stands out, `text` says what it means."""
+
+    figure: str
+    label: str
+    text: str
+    tone: str
+    address: str = ""
+    go: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Triage:
+    """Everything that needs somebody; with no cards, all is calm. `calm` are the quiet facts that go with that."""
+
+    cards: Sequence[Card]
+    calm: Sequence[str]
+    failed: str = ""
+    """Why nothing is known, in words."""
+
+
+def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
+    """What this user may see of it: each card needs the permission to view its rows. None: nothing at all."""
+    may = {
+        model: user.has_perm(f"durable.view_{model}")
+        for model in ("deadletter", "workflow", "workitem", "worker", "outboxrow")
+    }
+    if not any(may.values()):
+        return None
+    try:
+        health = look.health(readings(scope))
+    except (DatabaseError, InterfaceError) as error:
+        logger.warning("admin.triage_failed", error=words(error))
+        return Triage((), (), failed=_("This could not be looked up: the database did not answer."))
+    if scope.fault:
+        return Triage((), (), failed=str(NOTHING_SHOWN))
+    cards: list[Card] = []
+    if may["deadletter"] and health.dead_letters:
+        cards.append(
+            Card(
+                _count(health.dead_letters),
+                ngettext("dead letter", "dead letters", health.dead_letters),
+                _("Nobody tries these again unless somebody decides so."),
+                "bad",
+                _address("deadletter", site_name),
+                _("Decide"),
+            )
+        )
+    if may["workflow"] and health.blocked:
+        cards.append(
+            Card(
+                _count(health.blocked),
+                ngettext("blocked workflow", "blocked workflows", health.blocked),
+                _("Their code can not go on behind their history. Deploy fitting code, or unblock them."),
+                "bad",
+                _address("workflow", site_name, "?blocked=yes"),
+                _("Look"),
+            )
+        )
+    if may["workflow"] and health.failed:
+        cards.append(
+            Card(
+                _count(health.failed),
+                ngettext("workflow failed since yesterday", "workflows failed since yesterday", health.failed),
+                _("They failed or timed out within the last 24 hours. Their pages say why."),
+                "bad",
+                _address("workflow", site_name, "?status=failed"),
+                _("Look"),
+            )
+        )
+    if may["workitem"] and health.expired:
+        cards.append(
+            Card(
+                _count(health.expired),
+                ngettext("stale claim", "stale claims", health.expired),
+                _("The worker's lease has run out and no other has taken over yet. A living worker does that soon."),
+                "wait",
+                _address("workitem", site_name),
+                _("Look"),
+            )
+        )
+    without = {state.queue for state in health.unserved}
+    if may["worker"] or may["outboxrow"]:
+        cards += _queues(health, site_name, may, without)
+    if may["workflow"]:
+        cards += _turns(health, site_name, without)
+    return Triage(cards, _calm(health, may))
+
+
+def _queues(health: look.Health, site_name: str, may: dict[str, bool], without: set[str]) -> list[Card]:
+    cards = [
+        Card(
+            _count(state.due),
+            _("due in “%(queue)s”, and no worker") % {"queue": wording.name(state.queue, 40)},
+            _no_worker(health, wording.span(health.at - state.oldest_due, units=1)),
+            "bad",
+            _address("worker", site_name) if may["worker"] else "",
+            _("Workers"),
+        )
+        for state in health.unserved
+    ]
+    served = [state for state in health.queues if state.queue not in without]
+    oldest = min(served, key=lambda state: state.oldest_due, default=None)
+    if oldest is not None and health.at - oldest.oldest_due > look.LATE_AFTER:
+        cards.append(
+            Card(
+                wording.span(health.at - oldest.oldest_due, units=1),
+                _("is how long the oldest due row waits"),
+                _("Queue “%(queue)s” has workers, but they do not keep up: %(count)s are due.")
+                % {"queue": wording.name(oldest.queue, 40), "count": _count(oldest.due)},
+                "wait",
+                _address("outboxrow", site_name, "?state=waiting") if may["outboxrow"] else "",
+                _("Look"),
+            )
+        )
+    return cards
+
+
+def _turns(health: look.Health, site_name: str, without: set[str]) -> list[Card]:
+    """Workflows that can run and that nobody turns, in queues that have workers."""
+    oldest = min(
+        (state for state in health.turns if state.queue not in without),
+        key=lambda state: state.oldest_due,
+        default=None,
+    )
+    if oldest is None or health.at - oldest.oldest_due <= look.LATE_AFTER:
+        return []
+    return [
+        Card(
+            wording.span(health.at - oldest.oldest_due, units=1),
+            _("is how long a workflow waits for its turn"),
+            _("Queue “%(queue)s” has workers, and %(count)s workflows of it can run, but none of them is turned.")
+            % {"queue": wording.name(oldest.queue, 40), "count": _count(oldest.due)},
+            "wait",
+            _address("workflow", site_name),
+            _("Look"),
+        )
+    ]
+
+
+def _no_worker(health: look.Health, waited: str) -> str:
+    if health.silent:
+        text = _(
+            "No living worker serves this queue; the oldest has waited %(span)s. A silent one waits for the database."
+        )
+        return text % {"span": waited}
+    text = _("No living worker serves this queue; the oldest has waited %(span)s. Start one: manage.py runworker")
+    return text % {"span": waited}
+
+
+def _calm(health: look.Health, may: dict[str, bool]) -> list[str]:
+    facts = []
+    if may["worker"]:
+        count = len(health.workers)
+        facts.append(
+            ngettext("%(count)s worker is alive.", "%(count)s workers are alive.", count)
+            % {"count": wording.number(count)}
+            if count
+            else _("No worker gives a sign of life; nothing is due either.")
+            if health.silent
+            else _("No worker is running; nothing is due either.")
+        )
+    if may["outboxrow"]:
+        due = sum(state.due for state in health.queues)
+        due_words = _("%(count)s activities are due right now.") % {"count": _count(due)}
+        facts.append(due_words if due else _("No work waits."))
+    return facts
+
+
+def _count(number: int) -> str:
+    return f"{wording.number(COUNT_CAP)}+" if number >= COUNT_CAP else wording.number(number)
+
+
+def _address(model: str, site_name: str, query: str = "") -> str:
+    """The address of a list; empty where a site has left that room out."""
+    try:
+        return reverse(f"admin:durable_{model}_changelist", current_app=site_name) + query
+    except NoReverseMatch:
+        return ""

@@ -1,0 +1,400 @@
+"""What staff can do to one workflow: each verb with its permission, its question, and what it says afterwards."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError, InterfaceError
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from durable import logbook
+from durable.admin.lists.parts import Button
+from durable.admin.words import refusals, wording
+from durable.client.handle import send_for_staff
+from durable.errors import (
+    KeyInvalid,
+    MailboxFull,
+    NobodyListens,
+    OptionInvalid,
+    PayloadError,
+    StoreUnavailable,
+    TransactionOpen,
+    WorkflowClosed,
+    WorkflowNotBlocked,
+    WorkflowNotFound,
+)
+from durable.flow.audit import auditing, reasons
+from durable.flow.caller.cancel import cancel
+from durable.models import Workflow
+from durable.operations import pause, resume, terminate, unblock
+from durable.outcomes import CancelAnswer, Through, WorkflowStatus
+
+if TYPE_CHECKING:
+    from durable.admin.lists.room import Room
+
+LONGEST_REASON = 1_000
+_REMEMBERED = 30
+_SENT = "durable_forms_sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A form that was filled in."""
+
+    workflow_id: uuid.UUID
+    user: Any
+    reason: str
+    signal: str
+    payload: str = field(repr=False)
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What came of it: a message's level and its text. `did` is for the log; empty when nothing was done."""
+
+    level: int
+    text: str
+    did: str = ""
+
+
+class _Misfit(Exception):
+    """Something in the form can not be meant; its text says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """One verb. `reason` is required, optional or none; `impossible` says why it can not be done to a workflow now.
+    `of_single` are title and explanation where the workflow is a single activity and those of workflows are not true.
+    """
+
+    name: str
+    permission: str
+    label: Any
+    title: Any
+    explained: Any
+    reason: str
+    impossible: Callable[[Any], str]
+    carry_out: Callable[[Sent], Said]
+    tone: str = ""
+    of_single: tuple[Any, Any] | None = None
+
+    def words(self, workflow: Any) -> tuple[Any, Any]:
+        """Title and explanation for this workflow."""
+        return self.of_single if workflow.single and self.of_single is not None else (self.title, self.explained)
+
+    def allowed(self, request: HttpRequest) -> bool:
+        """Whether this user may do it."""
+        return request.user.has_perm(f"durable.{self.permission}")
+
+
+def _ended(workflow: Any) -> str:
+    if workflow.closed_at is None:
+        return ""
+    word = wording.workflow_status_word(workflow.status).lower()
+    return _("This workflow has ended (%(status)s).") % {"status": word}
+
+
+def _without_code(workflow: Any) -> str:
+    return _ended(workflow) or (_("A single activity has no code that waits for signals.") if workflow.single else "")
+
+
+def _not_running(workflow: Any) -> str:
+    return _ended(workflow) or (_("It is paused already.") if workflow.status == WorkflowStatus.PAUSED else "")
+
+
+def _not_paused(workflow: Any) -> str:
+    return _ended(workflow) or (_("It is not paused.") if workflow.status != WorkflowStatus.PAUSED else "")
+
+
+def _not_blocked(workflow: Any) -> str:
+    return _ended(workflow) or ("" if workflow.blocked_reason else _("It is not blocked."))
+
+
+def _is_read_later(verb: Verb) -> bool:
+    """Whether the workflow's code has to turn for it."""
+    return verb.name in ("signal", "cancel")
+
+
+def _put_off(workflow: Any) -> str:
+    """Why that does not come at once, and when it will; empty where nothing is in the way."""
+    if workflow.single:
+        return ""
+    if workflow.status == WorkflowStatus.PAUSED:
+        return _("It is paused: that comes when somebody resumes it.")
+    return _("It is blocked: that comes once its code can go on.") if workflow.blocked_reason else ""
+
+
+def _cancel(sent: Sent) -> Said:
+    outcome = cancel(sent.workflow_id, reason=sent.reason, actor=sent.user, audited=True)
+    match outcome.answer:
+        case CancelAnswer.DONE:
+            return Said(messages.SUCCESS, _("It is cancelled."), "Cancelled")
+        case CancelAnswer.ASKED:
+            text = (
+                _("The activity was asked to stop. Its handler sees that when it looks next, or goes on to its end.")
+                if outcome.single
+                else _("The workflow was asked to cancel. It sees that at its next step, and may clean up first.")
+            )
+            return Said(messages.SUCCESS, text, "Cancel asked")
+        case CancelAnswer.ALREADY_OVER:
+            status = "" if outcome.status is None else wording.workflow_status_word(outcome.status).lower()
+            return Said(
+                messages.WARNING,
+                _("It was already over (%(status)s), so there was nothing to cancel.") % {"status": status},
+            )
+        case CancelAnswer.NOT_FOUND:
+            raise WorkflowNotFound(sent.workflow_id)
+
+
+def _terminate(sent: Sent) -> Said:
+    terminate(sent.workflow_id, reason=sent.reason, actor=sent.user)
+    return Said(messages.SUCCESS, _("The workflow was terminated. Its activities are closed."), "Terminated")
+
+
+def _pause(sent: Sent) -> Said:
+    pause(sent.workflow_id, actor=sent.user, reason=sent.reason)
+    text = _("The workflow is paused. What a worker has in hand goes on; nothing new begins until it is resumed.")
+    return Said(messages.SUCCESS, text, "Paused")
+
+
+def _resume(sent: Sent) -> Said:
+    resume(sent.workflow_id, actor=sent.user, reason=sent.reason)
+    return Said(messages.SUCCESS, _("The workflow goes on."), "Resumed")
+
+
+def _unblock(sent: Sent) -> Said:
+    unblock(sent.workflow_id, actor=sent.user, reason=sent.reason)
+    text = _("The workflow's code tries again. If it still can not go on, it will be blocked anew.")
+    return Said(messages.SUCCESS, text, "Unblocked")
+
+
+def _signal(sent: Sent) -> Said:
+    try:
+        payload = json.loads(sent.payload) if sent.payload.strip() else None
+    except (ValueError, RecursionError) as error:
+        raise _Misfit(_("What is sent along has to be JSON: %(error)s") % {"error": error}) from error
+    send_for_staff(sent.workflow_id, sent.signal, payload, dedup=sent.request_id, actor=sent.user)
+    return Said(
+        messages.SUCCESS,
+        _("The signal “%(name)s” was accepted. The workflow takes it at its next step.")
+        % {"name": wording.name(sent.signal)},
+        f"Signal {sent.signal} sent",
+    )
+
+
+VERBS: Mapping[str, Verb] = {
+    verb.name: verb
+    for verb in (
+        Verb(
+            name="signal",
+            permission="signal_workflow",
+            label=gettext_lazy("Send signal"),
+            title=gettext_lazy("Send a signal"),
+            explained=gettext_lazy("The workflow's code gets it where it waits for a signal of this name."),
+            reason="none",
+            impossible=_without_code,
+            carry_out=_signal,
+        ),
+        Verb(
+            name="pause",
+            permission="pause_workflow",
+            label=gettext_lazy("Pause"),
+            title=gettext_lazy("Pause the workflow"),
+            explained=gettext_lazy("No step of it begins until somebody resumes it. Nothing is lost meanwhile."),
+            reason="optional",
+            impossible=_not_running,
+            carry_out=_pause,
+        ),
+        Verb(
+            name="resume",
+            permission="pause_workflow",
+            label=gettext_lazy("Resume"),
+            title=gettext_lazy("Resume the workflow"),
+            explained=gettext_lazy("It goes on where it stood. Timers that came due meanwhile run out at once."),
+            reason="optional",
+            impossible=_not_paused,
+            carry_out=_resume,
+        ),
+        Verb(
+            name="unblock",
+            permission="unblock_workflow",
+            label=gettext_lazy("Unblock"),
+            title=gettext_lazy("Unblock the workflow"),
+            explained=gettext_lazy(
+                "Its code tries again behind its history. That helps once fitting code has been deployed."
+            ),
+            reason="optional",
+            impossible=_not_blocked,
+            carry_out=_unblock,
+        ),
+        Verb(
+            name="cancel",
+            permission="cancel_workflow",
+            label=gettext_lazy("Cancel"),
+            title=gettext_lazy("Ask the workflow to cancel"),
+            explained=gettext_lazy("Its code is told, and may clean up before it ends, such as giving money back."),
+            reason="optional",
+            impossible=_ended,
+            carry_out=_cancel,
+            tone="danger",
+            of_single=(
+                gettext_lazy("Cancel the activity"),
+                gettext_lazy(
+                    "While it waits, it ends at once. A handler that runs is told, and sees it when it looks next; one "
+                    "that never looks goes on to its end."
+                ),
+            ),
+        ),
+        Verb(
+            name="terminate",
+            permission="terminate_workflow",
+            label=gettext_lazy("Terminate"),
+            title=gettext_lazy("Terminate the workflow"),
+            explained=gettext_lazy(
+                "It ends at once. Its code is not asked and can not clean up; what it had begun stays as it is."
+            ),
+            reason="required",
+            impossible=_ended,
+            carry_out=_terminate,
+            tone="danger",
+        ),
+    )
+}
+
+
+def buttons(room: Room, request: HttpRequest, workflow: Any) -> list[Button]:
+    """The verbs that this user may use; those that do not fit the workflow's state say why."""
+    offered = []
+    for verb in VERBS.values():
+        if not verb.allowed(request):
+            continue
+        refused = verb.impossible(workflow)
+        if refused and verb.name in ("resume", "unblock"):
+            continue  # they mean something for few workflows; where they do not, they are no choice at all
+        offered.append(Button(verb.label, verb_address(room, verb.name, workflow.pk), verb.tone, refused))
+    return offered
+
+
+def verb_address(room: Room, name: str, workflow_id: uuid.UUID) -> str:
+    """The address of the question before a verb."""
+    return reverse(f"admin:durable_workflow_{name}", args=[workflow_id], current_app=room.admin_site.name)
+
+
+def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpResponse:
+    """GET asks, POST does it and leads back to the workflow's page with a message. Without the permission: 403."""
+    verb = VERBS[name]
+    if not room.has_view_permission(request) or not verb.allowed(request):
+        raise PermissionDenied
+    back = room.address(Workflow, "change", workflow.pk)
+    if request.method != "POST":
+        return _page(request, room, verb, workflow, uuid.uuid4().hex)
+    sent = _read(request, workflow.pk)
+    if sent.request_id in request.session.get(_SENT, []):
+        messages.info(request, _("This was already done: the same form was sent before."))
+        return HttpResponseRedirect(back)
+    try:
+        problem = _problem(verb, sent)
+        said = None if problem else _carry_out(verb, sent, workflow)
+    except (StoreUnavailable, TransactionOpen) as refusal:
+        problem, said = refusals.sentences(refusal), None
+    except MailboxFull as full:
+        problem, said = _mailbox_full(full), None
+    except (_Misfit, NobodyListens, OptionInvalid, PayloadError, KeyInvalid) as misfit:
+        problem, said = str(misfit), None
+    if said is None:
+        return _page(request, room, verb, workflow, sent.request_id, problem=problem)
+    if said.did:
+        request.session[_SENT] = [*request.session.get(_SENT, [])[-_REMEMBERED:], sent.request_id]
+        logbook.note(request.user, [workflow], f"{said.did}: {sent.reason}" if sent.reason else f"{said.did}.")
+    messages.add_message(request, said.level, said.text)
+    return HttpResponseRedirect(back)
+
+
+def _mailbox_full(full: MailboxFull) -> str:
+    if full.history_is_full:
+        return _("The signal was not sent: the workflow's history has no room for more signals.")
+    return _("The signal was not sent: %(count)s signals wait to be read already. Try again when it has read some.") % {
+        "count": wording.number(full.signals)
+    }
+
+
+def _carry_out(verb: Verb, sent: Sent, workflow: Any) -> Said:
+    """Do it; whatever state the workflow is in by now, there is a sentence for it."""
+    if verb.name in ("pause", "resume") and verb.impossible(workflow):
+        return Said(messages.INFO, _("Nothing was changed: %(why)s") % {"why": verb.impossible(workflow)})
+    try:
+        with auditing.asked_through(Through.ADMIN):
+            said = verb.carry_out(sent)
+        return (
+            replace(said, text=f"{said.text} {_put_off(workflow)}".strip())
+            if said.did and _is_read_later(verb)
+            else said
+        )
+    except WorkflowClosed as closed:
+        status = wording.workflow_status_word(closed.status).lower()
+        text = _("Nothing was changed: this workflow has already ended (%(status)s).") % {"status": status}
+        return Said(messages.WARNING, text)
+    except WorkflowNotBlocked:
+        return Said(messages.WARNING, _("Nothing was changed: the workflow is not blocked."))
+    except WorkflowNotFound:
+        return Said(messages.WARNING, _("Nothing was changed: the workflow is not there any more."))
+    except (DatabaseError, InterfaceError):
+        text = _("The database did not answer: it is not certain that this was done. Look at the page, then try again.")
+        return Said(messages.ERROR, text)
+
+
+def _read(request: HttpRequest, workflow_id: uuid.UUID) -> Sent:
+    form = request.POST
+    try:
+        request_id = uuid.UUID(form.get("request_id", "")).hex
+    except ValueError:
+        request_id = uuid.uuid4().hex
+    return Sent(
+        workflow_id=workflow_id,
+        user=request.user,
+        reason=form.get("reason", "").strip(),
+        signal=form.get("signal", "").strip(),
+        payload=form.get("payload", ""),
+        request_id=request_id,
+    )
+
+
+def _problem(verb: Verb, sent: Sent) -> str:
+    if verb.reason == "required" and not sent.reason:
+        return _("Please say why: this needs a reason, which becomes part of the history.")
+    if len(sent.reason) > LONGEST_REASON:
+        return _("The reason is too long: %(most)s characters are the most.") % {"most": wording.number(LONGEST_REASON)}
+    if verb.name == "signal" and not sent.signal:
+        return _("Please give the signal's name.")
+    reasons.check(sent.reason)
+    return ""
+
+
+def _page(
+    request: HttpRequest, room: Room, verb: Verb, workflow: Any, request_id: str, *, problem: str = ""
+) -> HttpResponse:
+    title, explained = verb.words(workflow)
+    context = {
+        "verb": verb,
+        "verb_title": title,
+        "verb_explained": explained,
+        "workflow": workflow,
+        "badge": wording.workflow_status(workflow.status, blocked_reason=workflow.blocked_reason),
+        "refused": verb.impossible(workflow),
+        "problem": problem,
+        "request_id": request_id,
+        "back": room.address(Workflow, "change", workflow.pk),
+        "sent": request.POST,
+        "longest_reason": LONGEST_REASON,
+    }
+    return room.answer(request, "durable/admin/verb.html", str(title), context)

@@ -1,0 +1,234 @@
+"""Acknowledge deliveries: prove the token, remove the work item, close the row, hand over the completion.
+
+One transaction for everything that is due at the same moment; the schedule of retries is the worker's, and whatever the
+database raised goes to it untouched.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.errors import TokenMissing
+from durable.flow.delivery import doubts
+from durable.flow.endings import closing, dead_letters
+from durable.flow.endings.dead_letters import Death, is_held
+from durable.flow.transactions import lending, reporting, transaction
+from durable.flow.transactions.transaction import Patience, Waits
+from durable.kernel.history.events import EventType, MessageKind
+from durable.kernel.payloads import wire
+from durable.outcomes import (
+    AckOutcome,
+    Cancelled,
+    Cause,
+    Claim,
+    Completed,
+    Ending,
+    Failed,
+    OutboxStatus,
+    RetryLater,
+    WorkflowStatus,
+)
+from durable.store.deliveries import outbox, together, work_items
+from durable.store.deliveries.outbox import LockedRow, NewFailedAttempt, Return
+from durable.store.runs import messages, workflows
+from durable.store.runs.messages import NewMessage
+from durable.store.runs.workflows import LockedWorkflow
+from durable.store.texts import failures
+from durable.store.texts.failures import StoredFailure
+
+
+def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
+    """Acknowledge ended deliveries in one transaction, never retried here; one outcome each, in the order given.
+
+    Commits together, for every item whose token still holds: the item is gone; the row is done (success, or an error
+    without attempts left), cancelled, or pending again (an error with attempts left); the failed attempt is kept; the
+    completion waits for the workflow's next turn, or, for a single activity, ends its workflow. A missing token is an
+    outcome of its item and changes nothing.
+    """
+    written: list[Ending] = []
+
+    def body(connection: BaseDatabaseWrapper) -> list[AckOutcome]:
+        outcomes = _write(connection, endings)
+        # What came late is in no doubt: its neighbours' success says nothing about it.
+        written[:] = [e for e, outcome in zip(endings, outcomes, strict=True) if outcome is AckOutcome.ACKNOWLEDGED]
+        return outcomes
+
+    return transaction.own(
+        body, patience=Patience.ONCE, waits=Waits.LATER, in_doubt=lambda unsaid: doubts.keep(written, unsaid)
+    )
+
+
+def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
+    """Run a handler and acknowledge it in one transaction: its own writes and its completion commit together.
+
+    The token is looked at without a lock first and taken last. Answers `TOKEN_MISSING`, with nothing written, when it
+    is gone at either look: that is also what a retry finds behind a commit that did not say so. An error of the handler
+    rolls everything back and is raised; so is `TransactionSpoilt`, of one that left nothing which could be committed.
+    """
+    ended: list[Ending] = []
+
+    def body(connection: BaseDatabaseWrapper) -> AckOutcome:
+        ended.clear()
+        if not work_items.holds(connection, claim.row_id, claim.token):
+            return AckOutcome.TOKEN_MISSING
+        ending = lending.lent(connection, handler, to=claim.activity)
+        with lending.had_back(connection, of=claim.activity):
+            outcome = _write(connection, [ending])[0]
+        ended.append(ending)
+        if outcome is AckOutcome.TOKEN_MISSING:
+            raise TokenMissing(claim.row_id)
+        return outcome
+
+    try:
+        return transaction.own(
+            body, patience=Patience.ONCE, waits=Waits.LATER, in_doubt=lambda unsaid: doubts.keep(ended, unsaid)
+        )
+    except TokenMissing:
+        return AckOutcome.TOKEN_MISSING
+
+
+def was_made(claim: Claim) -> bool:
+    """Whether an acknowledgement of this process, whose commit did not say how it went, has been made after all. Its
+    lines and signals leave then, once. To be asked when the token is gone; reads only if there is such a doubt.
+    """
+    doubt = doubts.take(claim)
+    if doubt is None:
+        return False
+    if transaction.reading(partial(doubts.was_made, doubt)):
+        doubt.say()
+        return True
+    return False
+
+
+def forget(claim: Claim) -> None:
+    """Nothing is in doubt about this delivery any more."""
+    doubts.take(claim)
+
+
+def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:
+    owners = workflows.lock_first(connection, {e.claim.workflow_id for e in endings if e.claim.single or is_held(e)})
+    rows: dict[int, LockedRow] = {}
+    if any(is_held(e) for e in endings):
+        rows = outbox.lock(connection, [e.claim.row_id for e in endings])
+    else:
+        outbox.lock_ids_first(connection, [e.claim.row_id for e in endings])
+    items = work_items.lock(connection, [(e.claim.row_id, e.claim.token) for e in endings])
+    row_ids = [row_id for row_id, _ in items]
+    outcomes: list[AckOutcome] = []
+    valid: list[Ending] = []
+    for e in endings:
+        # A token is good for one ending: a second one of the same delivery is as late as in a batch of its own.
+        item = items.pop((e.claim.row_id, e.claim.token), None)
+        outcomes.append(AckOutcome.TOKEN_MISSING if item is None else AckOutcome.ACKNOWLEDGED)
+        if item is not None:
+            valid.append(_heeding(e, item.asked_to_cancel))
+    if valid:
+        _report(valid)
+        _close_rows(connection, row_ids, valid)
+        _hand_over(connection, [e for e in valid if not is_held(e)], owners)
+        held = [e for e in valid if is_held(e)]
+        if held:
+            at = clock.database_now(connection)
+            dead_letters.bury(connection, [_death(e, owners, rows) for e in held], at=at)
+    return outcomes
+
+
+def _report(endings: Sequence[Ending]) -> None:
+    for e in endings:
+        if isinstance(e, RetryLater):
+            reporting.attempt_failed(e)
+        elif isinstance(e, Failed) and not is_held(e):
+            reporting.activity_failed(e)
+
+
+def _death(ending: Ending, owners: dict[uuid.UUID, LockedWorkflow], rows: dict[int, LockedRow]) -> Death:
+    claim = ending.claim
+    return Death(
+        workflow=owners[claim.workflow_id],
+        row=rows[claim.row_id],
+        cause=Cause.RETRIES_EXHAUSTED,
+        failures=0,
+        attempts=1,
+        heartbeat=ending.heartbeat,
+        error=ending.failure if isinstance(ending, Failed) else None,
+        raised=ending.error if isinstance(ending, Failed) else None,
+    )
+
+
+def _heeding(ending: Ending, asked_to_cancel: object) -> Ending:
+    """After a cancel request no further attempt starts, and nothing waits for staff; a finish that came first
+    stands.
+    """
+    if asked_to_cancel and (isinstance(ending, RetryLater) or is_held(ending)):
+        return Cancelled(ending.claim, ending.heartbeat)
+    return ending
+
+
+def _close_rows(connection: BaseDatabaseWrapper, row_ids: Sequence[int], endings: Sequence[Ending]) -> None:
+    finished: list[tuple[int, OutboxStatus, int, str | None]] = []
+    returned: list[Return] = []
+    failed: list[NewFailedAttempt] = []
+    for e in endings:
+        claim = e.claim
+        match e:
+            case Failed() if is_held(e):
+                pass
+            case Completed() | Failed():
+                finished.append((claim.row_id, OutboxStatus.DONE, 1, e.heartbeat))
+            case Cancelled():
+                finished.append((claim.row_id, OutboxStatus.CANCELLED, 0, e.heartbeat))
+            case RetryLater():
+                delay = timedelta(microseconds=e.delay_us)
+                returned.append(Return(claim.row_id, delay, attempts=1, cause=e.cause.value, heartbeat=e.heartbeat))
+        if isinstance(e, Failed | RetryLater):
+            failed.append(
+                NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, e.started_at, e.cause, _stored(e))
+            )
+    together.finish(connection, row_ids, finished)
+    outbox.give_back(connection, returned)
+    outbox.record_failures(connection, failed)
+
+
+def _hand_over(
+    connection: BaseDatabaseWrapper, endings: Sequence[Ending], owners: dict[uuid.UUID, LockedWorkflow]
+) -> None:
+    new_messages: list[NewMessage] = []
+    ended = []
+    for e in endings:
+        claim = e.claim
+        if claim.single:
+            if not isinstance(e, RetryLater):
+                ended.append(_verdict(owners[claim.workflow_id], e))
+        elif isinstance(e, Completed):
+            new_messages.append(
+                NewMessage(claim.workflow_id, claim.run, MessageKind.COMPLETED, e.payload, claim.ordinal)
+            )
+        elif isinstance(e, Failed):
+            payload = wire.dump({"failure": _stored(e).data, "attempts": claim.attempt})
+            new_messages.append(NewMessage(claim.workflow_id, claim.run, MessageKind.FAILED, payload, claim.ordinal))
+    messages.insert(connection, new_messages)
+    if ended:
+        at: datetime = clock.database_now(connection)
+        closing.end_singles(connection, ended, at=at)
+
+
+def _stored(ending: Failed | RetryLater) -> StoredFailure:
+    return failures.stored(ending.failure, ending.claim.workflow_id, ending.claim.ordinal)
+
+
+def _verdict(
+    workflow: LockedWorkflow, ending: Completed | Failed | Cancelled
+) -> tuple[LockedWorkflow, EventType, WorkflowStatus, str | None, StoredFailure | None]:
+    match ending:
+        case Completed():
+            return workflow, EventType.WORKFLOW_COMPLETED, WorkflowStatus.COMPLETED, ending.payload, None
+        case Failed():
+            return workflow, EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, None, _stored(ending)
+        case Cancelled():
+            return workflow, EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, None, None

@@ -1,0 +1,132 @@
+"""Which dead letters a bulk verb means (rows, places, or a filter), and going through them. No `atomic` in here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import Error as DjangoDatabaseError
+from django.db import InterfaceError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.errors import NotDeadLettered, OptionInvalid, RedriveRefused, StoreUnavailable
+from durable.kernel.authoring.options import check_storable
+from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter
+from durable.store.operators import redrives
+
+if TYPE_CHECKING:
+    from durable.models import OutboxRow
+
+    RowsOrFilter = DeadLetterFilter | Iterable["OutboxRow | Place | tuple[uuid.UUID, int]"]
+else:
+    RowsOrFilter = object
+
+A = TypeVar("A")
+
+Read = Callable[[Callable[[BaseDatabaseWrapper], Any]], Any]
+"""How it is read: the verb's own way of reading outside a transaction."""
+
+_PAGE = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a dead letter stands. `run` is known when a row was given; a pair means the current one."""
+
+    workflow_id: uuid.UUID
+    ordinal: int
+    run: int | None
+
+
+def check(wanted: DeadLetterFilter) -> None:
+    """Raise `OptionInvalid` for a filter that no database can be asked: it would look like trouble with the store."""
+    for name in ("workflow_type", "activity", "error_group", "queue"):
+        value = getattr(wanted, name)
+        if value is not None:
+            check_storable(name, value)
+    for workflow_id in (wanted.workflow_id, *(wanted.workflow_ids or ())):
+        if workflow_id is not None and not _is_id(workflow_id):
+            raise OptionInvalid("workflow_id", workflow_id, "a UUID, or the text of one")
+    if wanted.cause is not None and wanted.cause not in [cause.value for cause in Cause]:
+        raise OptionInvalid("cause", wanted.cause, f"one of {', '.join(OF_DEAD_LETTERS)}")
+
+
+def _is_id(value: object) -> bool:
+    try:
+        return isinstance(value, uuid.UUID) or bool(uuid.UUID(str(value)))
+    except ValueError:
+        return False
+
+
+def places(rows_or_filter: RowsOrFilter, read: Read, *, limit: int | None = None) -> list[Place]:
+    """The dead letters that are meant, oldest first for a filter; at most `limit`.
+
+    All of them are known before the first is changed: what fails anew meanwhile is not among them, and a store that
+    goes away in the middle hides none. Raises `StoreUnavailable` when they can not be read, `OptionInvalid` for a
+    filter that can not be meant, `ValueError` for an id that is none.
+    """
+    if isinstance(rows_or_filter, DeadLetterFilter):
+        check(rows_or_filter)
+    try:
+        if isinstance(rows_or_filter, DeadLetterFilter):
+            keys = read(partial(redrives.places, wanted=rows_or_filter, limit=limit))
+            return [Place(*each) for each in keys]
+        return [_place(row) for row in islice(rows_or_filter, limit)]
+    except (DjangoDatabaseError, InterfaceError) as error:
+        raise StoreUnavailable(error, outcome_unknown=False) from error
+
+
+def verdicts(rows_or_filter: RowsOrFilter, read: Read, *, eligible: int, limit: int) -> tuple[list[str], int]:
+    """What the gates would say, in order, of at most `limit` of them; and how many more there are (1: some).
+
+    A row that is given twice is a dead letter the first time only. Raises what `places` raises.
+    """
+    meant = places(rows_or_filter, read, limit=limit + 1)
+    seen: set[int | None] = set()
+    answers: list[str] = []
+    try:
+        for start in range(0, min(len(meant), limit), _PAGE):
+            keys = [(p.workflow_id, p.ordinal, p.run) for p in meant[start : min(start + _PAGE, limit)]]
+            for row_id, verdict in read(partial(redrives.verdicts, keys=keys, eligible=eligible)):
+                again = verdict == redrives.REDRIVABLE and row_id in seen
+                answers.append(NotDeadLettered.code if again else verdict)
+                seen.add(row_id)
+    except (DjangoDatabaseError, InterfaceError) as error:
+        raise StoreUnavailable(error, outcome_unknown=False) from error
+    return answers, len(meant) - len(answers)
+
+
+def each(
+    meant: Sequence[Place], change: Callable[[Place], A], *, store_is_away: Callable[[BaseException], bool]
+) -> list[A | RedriveRefused]:
+    """Change one after the other; one outcome each, refusals included.
+
+    Once the store is away, the rest is not tried: each of them answers `StoreUnavailable`, with nothing changed.
+    Trouble with one of them (somebody else's lock) stops no other.
+    """
+    outcomes: list[A | RedriveRefused] = []
+    for place in meant:
+        try:
+            outcomes.append(change(place))
+        except StoreUnavailable as refusal:
+            outcomes.append(refusal)
+            if store_is_away(refusal.cause):
+                break
+        except RedriveRefused as refusal:
+            outcomes.append(refusal)
+    last = outcomes[-1] if outcomes else None
+    if isinstance(last, StoreUnavailable):
+        left = len(meant) - len(outcomes)
+        outcomes += [StoreUnavailable(last.cause, outcome_unknown=False) for _ in range(left)]
+    return outcomes
+
+
+def _place(row: OutboxRow | Place | tuple[uuid.UUID, int]) -> Place:
+    if isinstance(row, tuple):
+        workflow_id, ordinal = row
+        return Place(workflow_id if isinstance(workflow_id, uuid.UUID) else uuid.UUID(str(workflow_id)), ordinal, None)
+    return Place(row.workflow_id, row.ordinal, row.run)

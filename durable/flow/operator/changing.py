@@ -1,0 +1,148 @@
+"""What redrive and discard share: one operator's change of a dead letter, tried until it is known how it ended.
+
+No `atomic` in here. All gates and the write happen in one transaction under the workflow's row lock, which every writer
+of a terminal event or of an outcome takes too: nothing can change between the look and the write.
+"""
+
+from __future__ import annotations
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.errors import AlreadyDone, NotDeadLettered, RedriveRefused, RowNotFound, WorkflowTerminal
+from durable.flow.audit import actors, auditing
+from durable.kernel.history.events import Event, EventType
+from durable.outcomes import Discarded, OutboxStatus, Redriven, StaffVerb
+from durable.store.operators import redrives, staff_actions
+from durable.store.operators.redrives import Moved
+from durable.store.runs import history, workflows
+from durable.store.runs.workflows import LockedWorkflow
+
+A = TypeVar("A", Redriven, Discarded)
+
+_LARGEST_ORDINAL = 2**31 - 1
+
+
+class Change(ABC, Generic[A]):
+    """One change of one dead letter. The id of its audit row is chosen before the first try.
+
+    Changes under one `request` (a form that was sent, a piece of bulk work) change a row once, however often they come:
+    the audit's id is made of the request's, so that the second one finds it behind the lock.
+    """
+
+    def __init__(
+        self,
+        workflow_id: uuid.UUID,
+        ordinal: int,
+        *,
+        run: int | None,
+        actor: Any,
+        reason: str,
+        request: uuid.UUID | None,
+        answer: Callable[..., A],
+    ) -> None:
+        self.workflow_id = workflow_id
+        self.run = run
+        self.ordinal = ordinal
+        self.reason = reason
+        self.actor = actor
+        _, self.actor_text = actors.identify(actor)
+        self.request = request
+        self.audit_id = uuid.uuid4() if request is None else uuid.uuid5(request, f"{workflow_id}:{run}:{ordinal}")
+        self._answer: Callable[..., A] = answer
+        self.unconfirmed = ""
+
+    @abstractmethod
+    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
+        """Pass the gates behind the first and write; answers the row's id and whether it was judged.
+
+        `recorded` is how many outcomes of the activity the current run holds. Raises the refusals.
+        """
+
+    def body(self, connection: BaseDatabaseWrapper) -> A:
+        """Everything that commits together: the first gate, the change, the audit, the marker."""
+        workflow = workflows.lock(connection, [self.workflow_id]).get(self.workflow_id)
+        if self.unconfirmed:
+            answer_before = self._made(connection)
+            if answer_before is not None:
+                return answer_before
+        if self.request is not None:
+            done = staff_actions.recorded(connection, self.audit_id)
+            if done is not None:
+                raise AlreadyDone(self.workflow_id, self.ordinal, redrives.row(connection, done[0]).status)
+        if workflow is None:
+            raise RowNotFound(self.workflow_id, self.ordinal)
+        if not workflow.is_live:
+            raise WorkflowTerminal(self.workflow_id, workflow.status.value)
+        if self.run not in (None, workflow.run):
+            raise RowNotFound(self.workflow_id, self.ordinal)  # the row that was meant is of an earlier run
+        if not 0 < self.ordinal <= _LARGEST_ORDINAL:
+            raise RowNotFound(self.workflow_id, self.ordinal)  # a number that no column holds
+        recorded = history.records_outcome(connection, self.workflow_id, since=workflow.run_seq, ordinal=self.ordinal)
+        row_id, was_judged = self.change(connection, workflow, recorded)
+        answer: A = self._answer(redrives.row(connection, row_id), was_judged)
+        self.unconfirmed = "the commit has not been confirmed"
+        return answer
+
+    def record(
+        self, connection: BaseDatabaseWrapper, row_id: int, *, verb: StaffVerb, mode: str, was_judged: bool
+    ) -> None:
+        """Append the audit row."""
+        made = auditing.audit(
+            verb,
+            self.workflow_id,
+            actor=self.actor,
+            id=self.audit_id,
+            ordinal=self.ordinal,
+            row_id=row_id,
+            mode=mode,
+            reason=self.reason,
+            was_judged=was_judged,
+            request=self.request,
+        )
+        auditing.record(connection, made)
+
+    def marker(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, type: EventType, **data: Any) -> Event:
+        """The event that says in the history what was done, behind the workflow's last one."""
+        return Event(
+            seq=workflow.last_seq + 1,
+            type=type,
+            data={"actor": self.actor_text, "reason": self.reason, **data},
+            recorded_at=clock.database_now(connection),
+            ordinal=self.ordinal,
+        )
+
+    def must_have_moved(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, moved: Moved | None) -> Moved:
+        """What the guarded statement moved. If it was nothing, read once to say why, and raise that."""
+        if moved is not None:
+            return moved
+        standing = redrives.standing(connection, self.workflow_id, run=workflow.run, ordinal=self.ordinal)
+        if standing is None:
+            raise RowNotFound(self.workflow_id, self.ordinal)
+        if standing.status is not OutboxStatus.DEAD:
+            raise NotDeadLettered(self.workflow_id, self.ordinal, standing.status.value)
+        raise self.held_back()
+
+    @abstractmethod
+    def held_back(self) -> RedriveRefused:
+        """The refusal of a dead letter that only the statement's own condition on the marker kept back."""
+
+    def find(self, connection: BaseDatabaseWrapper) -> A | None:
+        """What a try has made that could not learn whether its commit went through. After this, nothing is in doubt.
+
+        Behind the workflow's lock: a server that has lost its client may still be committing what it was sent.
+        """
+        workflows.lock(connection, [self.workflow_id])
+        return self._made(connection)
+
+    def _made(self, connection: BaseDatabaseWrapper) -> A | None:
+        audit = staff_actions.recorded(connection, self.audit_id)
+        if audit is None:
+            self.unconfirmed = ""
+            return None
+        return self._answer(redrives.row(connection, audit[0]), audit[1])

@@ -1,0 +1,29 @@
+"""Pause a workflow: its code does not turn, and none of its activities is claimed, until it is resumed."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from durable.flow.audit import auditing, reasons
+from durable.flow.operator import pausing
+from durable.flow.transactions import transaction
+from durable.logs import get_logger
+from durable.outcomes import StaffVerb, WorkflowState
+
+logger = get_logger("durable.flow")
+
+
+def pause(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> WorkflowState:
+    """Pause a running workflow. What is already out with a worker goes on; its result waits.
+
+    Commits together: the event, the status, the mark on every row whatever its status, its messages parked, and the
+    audit row. Pausing a paused one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a
+    reason that can not be stored, `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable`
+    when somebody else has locked it.
+    """
+    reasons.check(reason)
+    made = auditing.audit(StaffVerb.PAUSE, workflow_id, actor=actor, reason=reason)
+    state = transaction.verb(lambda connection: pausing.pause(connection, made))
+    logger.info("workflow.paused", workflow=str(workflow_id), reason=reason, actor=made.actor_text)
+    return state

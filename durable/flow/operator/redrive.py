@@ -1,0 +1,261 @@
+"""Redrive one dead letter: give it back to the pending, claimable state. It moves the row, or a refusal is raised."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.errors import (
+    AlreadyJudged,
+    HistoryRecordsOutcome,
+    NotDeadLettered,
+    OptionInvalid,
+    RedriveRefused,
+    RowNotFound,
+    RowUnreadable,
+    TransactionOpen,
+)
+from durable.flow.audit import actors, reasons
+from durable.flow.looks import selecting
+from durable.flow.looks.selecting import Place, RowsOrFilter
+from durable.flow.operator import budgets
+from durable.flow.operator.changing import Change
+from durable.flow.transactions import reporting, transaction
+from durable.kernel.history.events import EventType
+from durable.logs import get_logger
+from durable.outcomes import OutboxStatus, RedriveMode, Redriven, RedrivePreview, StaffVerb, WorkflowStatus
+from durable.store.operators import redrives
+from durable.store.runs import history, workflows
+from durable.store.runs.workflows import LockedWorkflow
+
+logger = get_logger("durable.flow")
+
+
+class _Redrive(Change[Redriven]):
+    def __init__(
+        self,
+        workflow_id: uuid.UUID,
+        ordinal: int,
+        *,
+        run: int | None,
+        mode: RedriveMode,
+        actor: Any,
+        reason: str,
+        request: uuid.UUID | None,
+        delay: timedelta,
+    ) -> None:
+        super().__init__(workflow_id, ordinal, run=run, actor=actor, reason=reason, request=request, answer=Redriven)
+        self.mode = mode
+        self.delay = delay
+        self.passed_over: list[str] = []
+
+    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
+        forced = self.mode is RedriveMode.FORCED
+        self.passed_over.clear()
+        if recorded:
+            if not forced:
+                activity_id = f"{workflow.id}:{workflow.run}:{self.ordinal}"
+                raise HistoryRecordsOutcome(workflow.id, activity_id, self.ordinal)
+            self.passed_over.append(HistoryRecordsOutcome.code)
+        letter = redrives.lock_row(connection, workflow.id, run=workflow.run, ordinal=self.ordinal)
+        if letter is None:
+            raise RowNotFound(workflow.id, self.ordinal)
+        try:
+            attempts = budgets.attempts(letter.activity, letter.options)
+        except budgets.Unreadable as fault:
+            raise self._unreadable(connection, workflow, str(fault)) from fault
+        moved = redrives.revive(
+            connection,
+            workflow.id,
+            run=workflow.run,
+            ordinal=self.ordinal,
+            judged_too=int(forced),
+            paused=int(workflow.status is WorkflowStatus.PAUSED),
+            deliveries=settings.delivery_attempts,
+            attempts=attempts,
+            delay=self.delay,
+        )
+        moved = self.must_have_moved(connection, workflow, moved)
+        if moved.was_delivered:
+            self.passed_over.append(AlreadyJudged.code)
+        was_judged = moved.was_delivered or recorded > 0
+        self.record(connection, moved.row_id, verb=StaffVerb.REDRIVE, mode=self.mode.value, was_judged=was_judged)
+        event = self.marker(
+            connection, workflow, EventType.ACTIVITY_REDRIVEN, mode=self.mode.value, was_judged=was_judged
+        )
+        added = history.append(connection, [(workflow.id, event)])
+        workflows.note_seq(connection, workflow.id, event.seq, added)
+        return moved.row_id, was_judged
+
+    def _unreadable(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, fault: str) -> RedriveRefused:
+        """A row that can not be read is refused as such where no other gate speaks first."""
+        standing = redrives.standing(connection, workflow.id, run=workflow.run, ordinal=self.ordinal)
+        if standing is None:
+            return RowNotFound(workflow.id, self.ordinal)
+        if standing.status is not OutboxStatus.DEAD:
+            return NotDeadLettered(workflow.id, self.ordinal, standing.status.value)
+        if standing.was_delivered and self.mode is not RedriveMode.FORCED:
+            return self.held_back()
+        return RowUnreadable(workflow.id, self.ordinal, fault)
+
+    def held_back(self) -> RedriveRefused:
+        return AlreadyJudged(self.workflow_id, self.ordinal)
+
+
+def redrive(
+    workflow_id: uuid.UUID,
+    ordinal: int,
+    *,
+    mode: RedriveMode = RedriveMode.ELIGIBLE,
+    actor: Any = None,
+    reason: str = "",
+    request: uuid.UUID | None = None,
+) -> Redriven:
+    """Give the dead letter of an activity in the current run back, due now.
+
+    Commits together: the row (pending, both budgets extended by a full one, attempts and errors kept), the audit row,
+    and a marker event in the history. Answers the row and whether it had been judged. Raises `RedriveRefused` (the
+    first gate that refuses speaks; before any of them `TransactionOpen`, inside a transaction of the caller's;
+    `StoreUnavailable` when the database did not answer), and `OptionInvalid` for a forced redrive without a reason.
+    `actor` is a user or a text. Under one `request` it is done once: again raises `AlreadyDone`.
+    """
+    _check(mode, reason)
+    return _one(
+        workflow_id,
+        ordinal,
+        run=None,
+        mode=mode,
+        actor=actor,
+        reason=reason,
+        request=request,
+        delay=timedelta(),
+    )
+
+
+def redrive_many(
+    rows_or_filter: RowsOrFilter,
+    *,
+    mode: RedriveMode = RedriveMode.ELIGIBLE,
+    actor: Any = None,
+    reason: str = "",
+    per_second: float | None = None,
+    request: uuid.UUID | None = None,
+) -> list[Redriven | RedriveRefused]:
+    """Redrive many dead letters, each in a transaction of its own; one outcome per row, refusals included.
+
+    `rows_or_filter`: outbox rows, pairs of workflow id and ordinal, or a `DeadLetterFilter`, which means the dead
+    letters that match it now; what fails anew meanwhile is left out. The rows come due at most `per_second` a second
+    (None: `REDRIVE_PER_SECOND`), the first at once. When the store can not be reached the rest is not tried: each of
+    them answers `StoreUnavailable`, which is raised if not even the rows that are meant can be read. Under one
+    `request` each row is redriven once: again answers `AlreadyDone`. Inside a transaction of the caller's it raises
+    `TransactionOpen` once, before anything is read: that says nothing about any row. Raises `OptionInvalid` for a
+    filter, a reason or an actor that no database takes.
+    """
+    _check(mode, reason)
+    actors.identify(actor)
+    rate = settings.redrive_per_second if per_second is None else per_second
+    if rate is not None and not rate > 0:
+        raise OptionInvalid("per_second", per_second, "a number above zero")
+    _outside_transactions()
+    moved = 0
+
+    def one(place: Place) -> Redriven:
+        nonlocal moved
+        delay = timedelta(seconds=moved / rate) if rate is not None else timedelta()
+        done = _one(
+            place.workflow_id,
+            place.ordinal,
+            run=place.run,
+            mode=mode,
+            actor=actor,
+            reason=reason,
+            request=request,
+            delay=delay,
+        )
+        moved += 1
+        return done
+
+    meant = selecting.places(rows_or_filter, transaction.reading)
+    return selecting.each(meant, one, store_is_away=transaction.store_is_away)
+
+
+def preview_redrive(rows_or_filter: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE) -> RedrivePreview:
+    """Say what `redrive_many` would do now: how many would go, and how many would be refused, by code. Writes nothing.
+
+    At most 10,000 rows are judged; `capped` says that there are more. The gates speak again at the redrive itself.
+    """
+    answers, more = selecting.verdicts(
+        rows_or_filter, transaction.reading, eligible=int(mode is not RedriveMode.FORCED), limit=PREVIEW_LIMIT
+    )
+    refused = Counter(answers)
+    redrivable = refused.pop(redrives.REDRIVABLE, 0)
+    return RedrivePreview(redrivable=redrivable, refused=dict(refused), looked_at=len(answers), capped=more > 0)
+
+
+def verdicts(rows: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE) -> list[str]:
+    """What `redrive_many` would say now of each of at most 10,000 rows, in order: `REDRIVABLE`, or the code of the
+    refusal. Writes nothing. Raises `StoreUnavailable`.
+    """
+    answers, _more = selecting.verdicts(
+        rows, transaction.reading, eligible=int(mode is not RedriveMode.FORCED), limit=PREVIEW_LIMIT
+    )
+    return answers
+
+
+REDRIVABLE = redrives.REDRIVABLE
+PREVIEW_LIMIT = 10_000
+
+
+def _check(mode: RedriveMode, reason: str) -> None:
+    if mode is RedriveMode.FORCED:
+        reasons.demand(reason, of="a forced redrive")
+    reasons.check(reason)
+
+
+def _outside_transactions() -> None:
+    try:
+        transaction.demand_none()
+    except TransactionOpen as refusal:
+        logger.warning("redrive.refused", code=refusal.code, text=str(refusal))
+        raise
+
+
+def _one(
+    workflow_id: uuid.UUID,
+    ordinal: int,
+    *,
+    run: int | None,
+    mode: RedriveMode,
+    actor: Any,
+    reason: str,
+    request: uuid.UUID | None,
+    delay: timedelta,
+) -> Redriven:
+    change = _Redrive(
+        workflow_id, ordinal, run=run, mode=mode, actor=actor, reason=reason, request=request, delay=delay
+    )
+    log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, mode=mode.value)
+    try:
+        done = transaction.certain(change)
+    except RedriveRefused as refusal:
+        log.warning("redrive.refused", code=refusal.code, text=str(refusal))
+        raise
+    for code in change.passed_over:
+        log.warning("redrive.gate_passed_over", code=code, reason=reason)
+    log.info("redrive.done", was_judged=done.was_judged, actor=change.actor_text)
+    reporting.redriven(
+        workflow_id,
+        run=done.row.run,
+        ordinal=ordinal,
+        activity=done.row.activity,
+        mode=mode.value,
+        was_judged=done.was_judged,
+        actor=change.actor_text,
+        reason=reason,
+    )
+    return done

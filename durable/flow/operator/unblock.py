@@ -1,0 +1,117 @@
+"""Unblock a workflow: let its code try again behind its history."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from django.db import Error as DjangoDatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
+from durable.flow.audit import auditing, reasons
+from durable.flow.transactions import transaction
+from durable.kernel.history.events import Event, EventType
+from durable.logs import get_logger, words
+from durable.outcomes import StaffVerb, WorkflowState
+from durable.store.deliveries import together
+from durable.store.runs import messages, workflows
+from durable.store.runs.workflows import Progress
+
+logger = get_logger("durable.flow")
+
+_BATCH = 100
+
+
+def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> WorkflowState:
+    """Take the mark from a blocked workflow and make it due. If its code still can not go on, it is blocked anew.
+
+    Commits together: the event with actor and reason, the cleared mark, its messages given back, the audit row. Raises
+    `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, `TransactionOpen` inside a transaction of the
+    caller's, and `StoreUnavailable` when somebody else has locked it.
+    """
+    reasons.check(reason)
+    made = auditing.audit(StaffVerb.UNBLOCK, workflow_id, actor=actor, reason=reason)
+    tries: list[None] = []
+
+    def body(connection: BaseDatabaseWrapper) -> WorkflowState:
+        workflow = workflows.lock(connection, [workflow_id]).get(workflow_id)
+        if workflow is None:
+            raise WorkflowNotFound(workflow_id)
+        if not workflow.is_live:
+            raise WorkflowClosed(workflow_id, workflow.status.value, "unblock")
+        if not workflow.blocked_reason:
+            if tries:
+                return WorkflowState.UNBLOCKED
+            raise WorkflowNotBlocked(workflow_id, workflow.status.value)
+        tries.append(None)
+        at = clock.database_now(connection)
+        event = Event(
+            seq=workflow.last_seq + 1,
+            type=EventType.WORKFLOW_UNBLOCKED,
+            data={"actor": made.actor_text, "reason": reason},
+            recorded_at=at,
+        )
+        progress = Progress(workflow_id, workflow.status, event.seq, wake_at=at)
+        together.record(connection, [(workflow_id, event)], [progress])
+        messages.unpark(connection, [workflow_id])
+        auditing.record(connection, made)
+        return WorkflowState.UNBLOCKED
+
+    state = transaction.verb(body)
+    logger.info("workflow.unblocked", workflow=str(workflow_id), reason=reason, actor=made.actor_text)
+    return state
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """How many workflows were offered to this version of the code, and which were locked by somebody else just now."""
+
+    count: int
+    left: frozenset[uuid.UUID]
+
+
+def after_deploy(version: str, *, left: frozenset[uuid.UUID] | None = None) -> Offered:
+    """Offer every workflow that other code had to block to this version of the code, once.
+
+    The mark stays until a turn succeeds. To be called at a worker's start, and again with what was `left` until nothing
+    is: a workflow that somebody else has locked is not waited for.
+    """
+    if left is not None:
+        busy = _offer_some(sorted(left), version)
+        return Offered(len(left) - len(busy), frozenset(busy))
+    offered, after = 0, uuid.UUID(int=0)
+    passed_over: set[uuid.UUID] = set()
+    while ids := transaction.reading(
+        partial(workflows.blocked_by_other_code, version=version, limit=_BATCH, after=after)
+    ):
+        after = ids[-1]
+        busy = _offer_some(ids, version)
+        offered += len(ids) - len(busy)
+        passed_over |= busy
+    return Offered(offered, frozenset(passed_over))
+
+
+def _offer_some(ids: list[uuid.UUID], version: str) -> set[uuid.UUID]:
+    """Offer a batch; returns those that are left. One that meets a lock all the same leaves its whole batch."""
+    try:
+        return transaction.own(partial(_offer, ids, version))
+    except DjangoDatabaseError as error:
+        if transaction.store_is_away(error):
+            raise
+        logger.warning("unblock.put_off", count=len(ids), error=words(error))
+        return set(ids)
+
+
+def _offer(ids: list[uuid.UUID], version: str, connection: BaseDatabaseWrapper) -> set[uuid.UUID]:
+    locked = workflows.lock_free(connection, ids, limit=len(ids))
+    blocked = [
+        w.id for w in locked.values() if w.is_live and w.blocked_reason and w.blocked_version not in ("", version)
+    ]
+    workflows.offer_again(connection, blocked)
+    messages.unpark(connection, blocked)
+    left = set(ids) - locked.keys()
+    return set(workflows.look(connection, left)) if left else left

@@ -1,0 +1,333 @@
+"""Whose transaction it is: our own, retried as a whole, or the caller's, joined and never retried."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from django.db import Error as DjangoDatabaseError
+from django.db import InterfaceError, connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.errors import StoreUnavailable, TransactionOpen
+from durable.flow.transactions.faults import PASSING, Fault, classify, meets_lock, origin, sqlstate
+from durable.flow.transactions.lending import Session, session
+from durable.logs import get_logger, words
+from durable.outbound import Departure, after_commit, holding, release
+from durable.store.connections import sql, unpooled
+from durable.store.connections.sql import LOCK_WAIT
+
+T = TypeVar("T")
+Made_co = TypeVar("Made_co", covariant=True)
+
+logger = get_logger("durable.flow")
+
+
+class Patience(Enum):
+    """How often an own transaction is tried."""
+
+    ONCE = "once"
+    JITTERED = "five times, with jittered back-off"
+    BRIEF = "the same, but twice where it is a lock that somebody holds: a person waits for the answer"
+
+
+_TRIES = 5
+_LOCK_TRIES = 2
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 1.0
+_LOCK_TIMEOUT = f"SET LOCAL lock_timeout = '{LOCK_WAIT}'"
+
+
+def engine_connection() -> BaseDatabaseWrapper:
+    """This thread's connection to the database of the engine's tables."""
+    return connections[settings.database_alias]
+
+
+def keep_out_of_the_pool() -> None:
+    """On a thread of the engine's own: from here on it has a connection of its own, outside the host's pool."""
+    unpooled.keep_out(settings.database_alias)
+
+
+def store_is_away(error: BaseException) -> bool:
+    """Whether what comes next would meet the same error: the connection or the server is gone, full, or (SQLite) locked
+    as a whole. A lock on one row, a deadlock, or an error in one row's data says nothing about the next row.
+    """
+    fault = classify(error)
+    if fault is not Fault.RETRYABLE:
+        return fault is Fault.NEW_CONNECTION
+    return sqlstate(origin(error)[1]) not in PASSING
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether it may succeed when it is tried again, sooner or later."""
+    return classify(error) is not Fault.PERMANENT
+
+
+@contextmanager
+def short_waits(wait: str) -> Iterator[None]:
+    """Let the transactions of this block wait for a lock no longer than `wait` ("20ms"). On SQLite the host's busy
+    timeout bounds the wait.
+    """
+    with sql.waiting(wait):
+        yield
+
+
+class Waits(Enum):
+    """Whether lock waits of a transaction are bounded from its beginning."""
+
+    BOUNDED = "bounded"
+    LATER = "bounded when the body says so, or by its first statement"
+
+
+Unsaid = Callable[[Sequence[Departure]], None]
+
+
+def own(
+    body: Callable[[BaseDatabaseWrapper], T],
+    *,
+    patience: Patience = Patience.JITTERED,
+    waits: Waits = Waits.BOUNDED,
+    in_doubt: Unsaid | None = None,
+) -> T:
+    """Run `body` in a transaction of our own and answer what it answers, after the commit.
+
+    It never nests in another transaction, begins IMMEDIATE on SQLite, bounds its lock waits, and is repeated as a whole
+    on the retryable errors, on a new connection where the old one is gone. `body` must fix its ids before the first
+    try, so that a try that committed without saying so is recognised. Lines and signals of the body leave after the
+    commit, those of a try that failed never; `in_doubt` gets those of a try whose commit did not say how it went.
+    """
+    return retried(partial(_once, body, waits, in_doubt), patience=patience)
+
+
+def _once(body: Callable[[BaseDatabaseWrapper], T], waits: Waits, in_doubt: Unsaid | None) -> T:
+    connection = engine_connection()
+    ended = False
+    with holding() as held:
+        try:
+            with begin(connection):
+                if waits is Waits.BOUNDED:
+                    bound_waits(connection)
+                answer = body(connection)
+                ended = True
+        except (DjangoDatabaseError, InterfaceError):
+            if ended and in_doubt is not None:
+                in_doubt(held)
+            raise
+    release(held)
+    return answer
+
+
+def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) -> T:
+    """Run a body that begins and ends transactions of its own, and repeat it as a whole on the retryable errors.
+
+    A connection that is gone is closed, whether or not there is another try. Inside an open transaction (a test's)
+    nothing is repeated.
+    """
+    connection = engine_connection()
+    tried = locked = 0
+    while True:
+        tried += 1
+        try:
+            return body()
+        except (DjangoDatabaseError, InterfaceError) as error:
+            fault = classify(error)
+            if fault is Fault.NEW_CONNECTION and not connection.in_atomic_block:
+                connection.close()
+            if patience is Patience.ONCE or fault is Fault.PERMANENT or tried == _TRIES or connection.in_atomic_block:
+                raise
+            locked += meets_lock(error)
+            if patience is Patience.BRIEF and locked == _LOCK_TRIES:
+                raise
+            logger.debug("transaction.retried", error=words(error), tried=tried)
+            time.sleep(min(_LONGEST_WAIT, _FIRST_WAIT * 2**tried) * random.uniform(0.5, 1.5))
+
+
+class InDoubt(Protocol[Made_co]):
+    """A change that knows its own commit again."""
+
+    unconfirmed: str
+
+    def body(self, connection: BaseDatabaseWrapper) -> Made_co: ...
+
+    def find(self, connection: BaseDatabaseWrapper) -> Made_co | None: ...
+
+    # `find` takes the locks that `body` takes first, and clears `unconfirmed` when it is sure that nothing was made.
+
+
+def verb(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """Run an operator's change as `own` does. Raises `StoreUnavailable` when somebody else's lock kept it from being
+    made, after two seconds; what else the database raises passes.
+    """
+    doubts: list[None] = []
+
+    def watched(connection: BaseDatabaseWrapper) -> T:
+        answer = body(connection)
+        doubts.append(None)
+        return answer
+
+    try:
+        return own(watched, patience=Patience.BRIEF)
+    except DjangoDatabaseError as error:
+        if not meets_lock(error):
+            raise
+        raise StoreUnavailable(error, outcome_unknown=bool(doubts), locked=True) from error
+
+
+def certain(change: InDoubt[Made_co]) -> Made_co:
+    """Run `change.body` as `own` does; if the last try failed too, answer what it made after all, or raise
+    `StoreUnavailable`, which says whether nothing was changed or even that can not be known, and whether it was for
+    somebody else's lock.
+    """
+    try:
+        return own(change.body, patience=Patience.BRIEF)
+    except (DjangoDatabaseError, InterfaceError) as error:
+        if change.unconfirmed:
+            try:
+                made = own(change.find, patience=Patience.BRIEF)
+            except (DjangoDatabaseError, InterfaceError) as again:
+                logger.warning("transaction.outcome_unknown", error=words(again))
+            else:
+                if made is not None:
+                    return made
+        unknown = bool(change.unconfirmed)
+        raise StoreUnavailable(error, outcome_unknown=unknown, locked=meets_lock(error)) from error
+
+
+def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """Run a body that only reads, outside any transaction of ours, once more on a new connection if the old one is
+    gone.
+    """
+    connection = engine_connection()
+    try:
+        return body(connection)
+    except (DjangoDatabaseError, InterfaceError) as error:
+        if classify(error) is not Fault.NEW_CONNECTION or connection.in_atomic_block:
+            raise
+        connection.close()
+        return body(connection)
+
+
+def ahead_of_the_lock(body: Callable[[BaseDatabaseWrapper], T]) -> T | None:
+    """Run a body that only reads before `joined` takes the one lock that SQLite has for all who write. None, without
+    running it, where there is no such lock, or where the caller's transaction may hold it already.
+    """
+    connection = engine_connection()
+    if not sql.has_one_writer(connection) or connection.in_atomic_block or not connection.get_autocommit():
+        return None
+    return reading(body)
+
+
+def joined(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """Run a body that writes with one statement on PostgreSQL in the caller's transaction, or by itself if there is
+    none. Never retried: the error passes to the caller, untouched. What it wrote goes when the caller rolls back, and
+    so do its lines and signals, which leave after the caller's commit.
+    """
+    connection = engine_connection()
+    if connection.vendor != "postgresql":
+        return joined_steps(body)
+    with holding() as held:
+        answer = body(connection)
+    after_commit(connection, held)
+    return answer
+
+
+def joined_steps(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """The same for a body of several statements: a caller who catches the error of one must not keep the others."""
+    connection = engine_connection()
+    with holding() as held:
+        if connection.in_atomic_block:
+            with transaction.atomic(using=connection.alias):
+                answer = body(connection)
+        else:
+            with _immediate(connection), transaction.atomic(using=connection.alias):
+                answer = body(connection)
+    after_commit(connection, held)
+    return answer
+
+
+def joined_bounded(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+    """The same for a body that waits for locks. Where the caller has a transaction, its own `lock_timeout` holds, and
+    the error passes. Where there is none, the body waits as a transaction of ours does, and raises `StoreUnavailable`
+    when somebody else's lock does not come.
+    """
+    connection = engine_connection()
+    try:
+        demand_none(connection)
+    except TransactionOpen:
+        return joined_steps(body)
+    if connection.in_atomic_block or connection.vendor != "postgresql":
+        return joined_steps(body)
+
+    def bounded(connection: BaseDatabaseWrapper) -> T:
+        bound_waits(connection)
+        return body(connection)
+
+    for tried in range(_LOCK_TRIES):
+        try:
+            return joined_steps(bounded)
+        except DjangoDatabaseError as error:
+            if not meets_lock(error):
+                raise
+            if tried + 1 == _LOCK_TRIES:
+                raise StoreUnavailable(error, outcome_unknown=False, locked=True) from error
+    raise AssertionError("Each try answers or raises.")
+
+
+def demand_none(connection: BaseDatabaseWrapper | None = None) -> None:
+    """Raise `TransactionOpen` if somebody's transaction is open on this connection (None: the engine's), however it was
+    begun: what is committed in there is committed only when, and if, its owner commits. Asks nothing of the server.
+
+    The transaction in which Django's `TestCase` wraps a test does not count.
+    """
+    connection = engine_connection() if connection is None else connection
+    if connection.in_atomic_block:
+        innermost = connection.atomic_blocks[-1] if connection.atomic_blocks else None
+        if not getattr(innermost, "_from_testcase", False):
+            raise TransactionOpen
+    elif connection.connection is not None and (
+        not connection.autocommit or session(connection) in (Session.OPEN, Session.ABORTED)
+    ):
+        raise TransactionOpen
+
+
+@contextmanager
+def begin(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """One transaction of our own, IMMEDIATE on SQLite. Raises `TransactionOpen` where it would nest in a caller's."""
+    demand_none(connection)
+    with _immediate(connection), transaction.atomic(using=connection.alias, durable=True):
+        yield
+
+
+def bound_waits(connection: BaseDatabaseWrapper) -> None:
+    """From here on, let a lock that does not come within a second end the transaction with a retryable error.
+
+    On SQLite the wait is at BEGIN, and the host's busy timeout bounds it.
+    """
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            chosen = sql.chosen_wait()
+            cursor.execute(f"SET LOCAL lock_timeout = '{chosen}'" if chosen else _LOCK_TIMEOUT)
+
+
+@contextmanager
+def _immediate(connection: BaseDatabaseWrapper) -> Iterator[None]:
+    """Make the next BEGIN on SQLite take the write lock at once, whatever the host's settings say: a transaction that
+    begins by reading and then writes can not wait for the lock, it fails.
+    """
+    if connection.vendor != "sqlite":
+        yield
+        return
+    # The mode belongs to the open connection: there is none before, and connecting later would put it back.
+    connection.ensure_connection()
+    sqlite: Any = connection
+    before = sqlite.transaction_mode
+    sqlite.transaction_mode = "IMMEDIATE"
+    try:
+        yield
+    finally:
+        sqlite.transaction_mode = before

@@ -1,0 +1,131 @@
+"""What one batch of workflows comes to: their code runs on what was read, and nothing is written. No `atomic` in here.
+
+Where this happens before the transaction that writes, a plan counts only if, under the lock, the workflow's row and the
+messages that the plan consumes are as they were read.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.errors import WorkflowBlocked
+from durable.flow.turns import feeding
+from durable.flow.turns.plan import Plan
+from durable.flow.turns.preparing import Batch, Notes, is_turnable, unexpected
+from durable.flow.turns.reading import Read
+from durable.kernel.history.events import EventType, MessageKind
+from durable.kernel.texts.failure import interrupts
+from durable.outbound import holding
+from durable.store.runs import inbox
+from durable.store.runs.inbox import DueMessage, Inbox
+from durable.store.runs.workflows import LockedWorkflow
+
+UNKNOWN_TYPE_WAITS: Final = timedelta(seconds=5)
+_NOTHING: Final = Inbox()
+
+
+def decide(
+    read: Read, candidates: Sequence[uuid.UUID], batch: Batch, note: Notes, *, until: float
+) -> dict[uuid.UUID, Plan]:
+    """The plans of those that may turn, in the order of the candidates; one of them is decided even when the time is
+    up, however slow the machine is. Who has no plan stays due: its history has gone on, or nothing of what waits for it
+    was read. What is said meanwhile is kept with the plan.
+    """
+    plans: dict[uuid.UUID, Plan] = {}
+    unknown: list[LockedWorkflow] = []
+    for owner in (candidate for candidate in candidates if candidate in read.workflows):
+        workflow = read.workflows[owner]
+        due = read.inboxes.get(owner, _NOTHING)
+        if not is_turnable(workflow):
+            continue
+        if owner in batch.unknown:
+            unknown.append(workflow)
+            continue
+        if batch.seen.get(owner) != workflow.last_seq or (plans and time.perf_counter() > until):
+            continue
+        if due.waits and owner not in batch.verdicts:
+            continue
+        with holding() as said:
+            plans[owner] = _decide(Plan(workflow, read.at, batch.terms, said=said), due, batch, note, until)
+    for workflow in unknown:
+        due = read.inboxes.get(workflow.id, _NOTHING)
+        begun, timer = batch.started[workflow.id].recorded_at, read.asleep.get(workflow.id)
+        with holding() as said:
+            plans[workflow.id] = _judge_unknown(Plan(workflow, read.at, said=said), due.messages, begun, timer)
+    return plans
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What was decided before the lock was taken, and on what."""
+
+    read: Read
+    plans: Mapping[uuid.UUID, Plan]
+
+    def standing(
+        self, connection: BaseDatabaseWrapper, locked: Mapping[uuid.UUID, LockedWorkflow]
+    ) -> dict[uuid.UUID, Plan]:
+        """The plans of (locked) workflows of which nothing has changed since: neither the row, nor a message that the
+        plan consumes. What may have come in addition stays due. One statement.
+        """
+        same = {owner: plan for owner, plan in self.plans.items() if locked.get(owner) == plan.workflow}
+        consumed = {id for plan in same.values() for id in plan.consumed}
+        waited = [message for owner in same for message in self.read.inboxes.get(owner, _NOTHING).messages]
+        there = inbox.unchanged(connection, [message for message in waited if message.id in consumed])
+        return {owner: plan for owner, plan in same.items() if there.issuperset(plan.consumed)}
+
+
+def _decide(plan: Plan, due: Inbox, batch: Batch, note: Notes, until: float) -> Plan:
+    """Run one workflow's code on what is due for it."""
+    owner = plan.workflow.id
+    if owner in batch.verdicts:
+        feeding.block(plan, batch.verdicts[owner])
+        return plan
+    start = next((message for message in due.messages if message.kind is MessageKind.START), None)
+    if start is not None and start.due > plan.at:
+        feeding.await_start(plan, start, due.messages)
+        # The code has not been tried: the mark of a blocked one that a deploy has offered to it stays until it was.
+        plan.unknown = bool(plan.workflow.blocked_reason) and plan.closing is None
+        return plan
+    batch.ran.add(owner)
+    note.runs(owner)
+    try:
+        feeding.feed(
+            plan,
+            batch.executions[owner],
+            due,
+            started=batch.started.get(owner),
+            room=settings.room,
+            has_time=lambda: time.perf_counter() <= until,
+        )
+    except BaseException as error:  # as in `_replay`
+        if interrupts(error):
+            raise
+        feeding.block(plan, unexpected(plan.workflow, error))
+    finally:
+        note.runs(None)
+    if plan.workflow.blocked_reason and plan.execution is not None and plan.closing is None:
+        plan.note(EventType.WORKFLOW_UNBLOCKED, {"reason": "This version of the code can go on behind the history."})
+    return plan
+
+
+def _judge_unknown(plan: Plan, due: Sequence[DueMessage], begun: datetime, timer: datetime | None) -> Plan:
+    """No code of this type is known here: wait for a deploy to bring it, and show it to staff when it does not.
+
+    It has waited since its first message or timer came, not since it was last looked at, and not before its start.
+    """
+    since = max(begun, min([message.created_at for message in due], default=timer or plan.at))
+    if plan.at - since >= settings.unknown_handler_for:
+        feeding.block(plan, WorkflowBlocked(f"No workflow named {plan.workflow.type!r} is registered."))
+    else:
+        plan.later = {message.id: max(message.due, plan.at + UNKNOWN_TYPE_WAITS) for message in due}
+        plan.unknown = True
+    return plan

@@ -1,0 +1,200 @@
+"""Feeding what is due to a workflow's code: messages and timers in the order of their moments, one activation each."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from durable.errors import HistoryFull, PoisonTurn, WorkflowBlocked
+from durable.flow.transactions import reporting
+from durable.flow.turns.keeping import is_full
+from durable.flow.turns.plan import Closing, Plan
+from durable.kernel.authoring.registry import registry
+from durable.kernel.history.events import Event, EventType, MessageKind
+from durable.kernel.history.room import Room
+from durable.kernel.payloads import wire
+from durable.kernel.replay.execution import Awaits, Execution
+from durable.kernel.texts.failure import type_name
+from durable.logs import get_logger
+from durable.outcomes import WorkflowStatus
+from durable.store.runs.inbox import DueMessage, Inbox
+from durable.store.texts import failures
+
+logger = get_logger("durable.flow")
+
+_EVENT_OF = {
+    MessageKind.COMPLETED: EventType.ACTIVITY_COMPLETED,
+    MessageKind.FAILED: EventType.ACTIVITY_FAILED,
+    MessageKind.SIGNAL: EventType.SIGNAL_RECEIVED,
+    MessageKind.CANCEL: EventType.CANCEL_REQUESTED,
+}
+
+
+def feed(
+    plan: Plan,
+    execution: Execution,
+    due: Inbox,
+    *,
+    started: Event | None,
+    room: Room,
+    has_time: Callable[[], bool],
+) -> None:
+    """Feed everything that is read of what is due at `plan.at`, until the workflow ends, the time is up, or the code
+    can not go on.
+
+    Each activation is planned when it has succeeded; what the code can not go on behind, or overran in, stays due.
+    `started` is the workflow's first event, if its message has not been consumed yet. A history without room for
+    signals takes everything else; one that is full takes a request to cancel, and ends when its time is up.
+    """
+    plan.execution = execution
+    waiting = deque(sorted(due.messages, key=_cancel_first if is_full(plan.workflow) else _start_first))
+    try:
+        while plan.closing is None:
+            if not plan.full and not room.takes_signals(plan.last_seq, plan.history_bytes):
+                plan.full = True
+                waiting = deque([message for message in waiting if message.kind is not MessageKind.SIGNAL])
+            if room.goes_on(plan.last_seq, plan.history_bytes, cancelling=execution.cancel_requested):
+                if not waiting and due.more:
+                    plan.again = plan.full
+                    break
+                event, message = _next(plan, execution, waiting, started)
+            else:
+                event, message = _last(plan, execution, waiting, started)
+                if event is None and plan.closing is None:
+                    raise HistoryFull(room.words(plan.last_seq, plan.history_bytes))
+            if event is not None:
+                plan.take(event, execution.activate(event).commands)
+                execution.last_seq = plan.last_seq
+            if message is not None:
+                waiting.remove(message)
+                plan.added += len(message.payload)
+                plan.consumed.append(message.id)
+            elif event is None:
+                _must_wait_for_something(plan, execution, room)
+                break
+            if plan.closing is None and not has_time():
+                plan.again = plan.full
+                break
+    except WorkflowBlocked as error:
+        block(plan, error)
+    except PoisonTurn as error:
+        plan.poisoned = True
+        plan.execution = None
+        logger.warning("workflow.turn_overran", workflow=str(plan.workflow.id), seconds=error.seconds)
+
+
+def _start_first(message: DueMessage) -> bool:
+    return message.kind is not MessageKind.START
+
+
+def _cancel_first(message: DueMessage) -> bool:
+    """What has filled the history must not stand between a full one and its end."""
+    return message.kind is not MessageKind.CANCEL
+
+
+def _last(
+    plan: Plan, execution: Execution, waiting: deque[DueMessage], started: Event | None
+) -> tuple[Event | None, DueMessage | None]:
+    """What a history takes that has no room for anything else: the end of its time, or a request to cancel."""
+    deadline = plan.workflow.deadline_at
+    if deadline is not None and deadline <= plan.at:
+        plan.closing = Closing(EventType.WORKFLOW_TIMED_OUT, WorkflowStatus.TIMED_OUT, {})
+        return None, None
+    request = next((message for message in waiting if message.kind is MessageKind.CANCEL), None)
+    if request is None or execution.cancel_requested:
+        return None, None
+    return _event(plan, execution, request, started), request
+
+
+def _must_wait_for_something(plan: Plan, execution: Execution, room: Room) -> None:
+    """Block a workflow that nothing but a signal could get on, if its history takes none: staff have to see it."""
+    if (
+        plan.full
+        and plan.closing is None
+        and not execution.cancel_requested
+        and not execution.awaits_activities
+        and execution.next_timer() is None
+        and plan.workflow.deadline_at is None
+    ):
+        raise HistoryFull(room.words_for_signals(plan.last_seq, plan.history_bytes))
+
+
+def await_start(plan: Plan, start: DueMessage, due: Sequence[DueMessage]) -> None:
+    """Plan nothing but patience for a workflow that is to start later: what came early waits for its start. A request
+    to cancel does not: the workflow ends without its code having run.
+    """
+    for message in due:
+        if message.kind is MessageKind.CANCEL and message is not start:
+            data = {**wire.load(message.payload), "terminated": True}
+            plan.consumed.append(message.id)
+            plan.closing = Closing(EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, data)
+            return
+    plan.later = {message.id: start.due for message in due if message is not start}
+
+
+def block(plan: Plan, error: WorkflowBlocked) -> None:
+    """Plan the mark. What the same workflow did in this turn before it could not go on stays planned."""
+    plan.execution = None
+    plan.blocked, plan.blocked_by = error.reason, type_name(type(error))
+    if not plan.workflow.blocked_reason:
+        data = {"reason": error.reason, "version": registry.version(), **error.data}
+        plan.note(EventType.WORKFLOW_BLOCKED, failures.block(data, plan.workflow.id))
+    reporting.blocked(plan.workflow, error.reason, error.__cause__ or error)
+
+
+def _next(
+    plan: Plan, execution: Execution, waiting: deque[DueMessage], started: Event | None
+) -> tuple[Event | None, DueMessage | None]:
+    """What comes next in time: a message, a timer, or the deadline. At one moment, timers come before messages and the
+    deadline comes last. A message that is only consumed has no event.
+    """
+    message = waiting[0] if waiting else None
+    timer = execution.next_timer()
+    timer_due = timer.due if timer is not None and timer.due <= plan.at else None
+    message_due = message.due if message is not None else None
+    deadline = plan.workflow.deadline_at
+    if deadline is not None and deadline <= plan.at:
+        earlier = [moment for moment in (timer_due, message_due) if moment is not None and moment <= deadline]
+        if not earlier:
+            plan.closing = Closing(EventType.WORKFLOW_TIMED_OUT, WorkflowStatus.TIMED_OUT, {})
+            return None, None
+    if timer is not None and timer_due is not None and (message_due is None or timer_due <= message_due):
+        data = {"timer": list(timer.id)}
+        return Event(plan.last_seq + 1, EventType.TIMER_FIRED, data, _moment(plan, execution, timer_due)), None
+    if message is None:
+        return None, None
+    return _event(plan, execution, message, started), message
+
+
+def _event(plan: Plan, execution: Execution, message: DueMessage, started: Event | None) -> Event | None:
+    if message.kind is MessageKind.START:
+        assert started is not None
+        return replace(started, recorded_at=_moment(plan, execution, plan.at))
+    if message.kind in (MessageKind.COMPLETED, MessageKind.FAILED):
+        # A result belongs to the run that asked for it; a signal or a request to cancel to the workflow, whatever run
+        # its sender saw.
+        if message.run != plan.workflow.run:
+            return None
+        assert message.ordinal is not None
+        if execution.awaits(message.ordinal) is not Awaits.OPEN:
+            logger.info(
+                "activity.result_dropped", workflow=str(plan.workflow.id), ordinal=message.ordinal, kind=message.kind
+            )
+            return None
+    if message.kind is MessageKind.CANCEL and execution.cancel_requested:
+        return None
+    data = {"result": message.payload} if message.kind is MessageKind.COMPLETED else wire.load(message.payload)
+    return Event(
+        seq=plan.last_seq + 1,
+        type=_EVENT_OF[message.kind],
+        data=data,
+        recorded_at=_moment(plan, execution, plan.at),
+        ordinal=message.ordinal,
+    )
+
+
+def _moment(plan: Plan, execution: Execution, due: datetime) -> datetime:
+    """Workflow time never runs backwards: the latest of what was, the database's time, and the timer's own moment."""
+    return max(plan.at, due, execution.now or plan.at)

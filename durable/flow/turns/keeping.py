@@ -1,0 +1,53 @@
+"""Keeping a full history able to end: whoever asks a workflow to cancel is heard. No `atomic` in here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.flow.turns.plan import Plan
+from durable.kernel.history.room import HISTORY_FULL
+from durable.logs import get_logger
+from durable.outcomes import WorkflowStatus
+from durable.store.runs import messages, workflows
+from durable.store.runs.workflows import LockedWorkflow
+
+logger = get_logger("durable.flow")
+
+
+def is_full(workflow: LockedWorkflow) -> bool:
+    """Whether it is blocked, and only because its history is as long as it may become."""
+    return bool(workflow.blocked_reason) and workflow.error_class == HISTORY_FULL
+
+
+def offer(connection: BaseDatabaseWrapper, waiting: Sequence[LockedWorkflow], at: datetime) -> set[uuid.UUID]:
+    """Let the code of (locked) workflows with a full history go on for its end: somebody has just asked it to cancel,
+    or its time is up. Returns which. Once for each request: if it is blocked again, the request is parked.
+    """
+    full = [workflow for workflow in waiting if workflow.status is WorkflowStatus.RUNNING and is_full(workflow)]
+    if not full:
+        return set()
+    over = {workflow.id for workflow in full if workflow.deadline_at is not None and workflow.deadline_at <= at}
+    offered = over | messages.asked_to_cancel(connection, [workflow.id for workflow in full])
+    workflows.offer_again(connection, list(offered))
+    return offered
+
+
+def leave_signals(connection: BaseDatabaseWrapper, full: Sequence[Plan]) -> None:
+    """Park the signals of workflows whose history has no room for them any more. A line says so when it begins."""
+    room = settings.room
+    live = [plan for plan in full if plan.closing is None and not plan.blocked]
+    messages.park_signals(connection, [plan.workflow.id for plan in live])
+    for plan in live:
+        if room.takes_signals(plan.workflow.last_seq, plan.workflow.history_bytes):
+            logger.warning(
+                "workflow.takes_no_signals",
+                workflow=str(plan.workflow.id),
+                type=plan.workflow.type,
+                events=plan.last_seq,
+                bytes=plan.history_bytes,
+            )

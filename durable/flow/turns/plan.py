@@ -1,0 +1,225 @@
+"""What one workflow's turn comes to, before any of it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from durable.conf import settings
+from durable.kernel.authoring.options import Terms, resolve
+from durable.kernel.authoring.registry import registry
+from durable.kernel.history.commands import (
+    CancelActivity,
+    CancelWorkflow,
+    Command,
+    CompleteWorkflow,
+    FailWorkflow,
+    RecordUnreadable,
+    ScheduleActivity,
+)
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.history.room import HISTORY_FULL
+from durable.kernel.replay.execution import Execution
+from durable.kernel.replay.matching import UNREADABLE
+from durable.outbound import Departure
+from durable.outcomes import Failure, WorkflowStatus
+from durable.store.deliveries.staging import NewRow
+from durable.store.runs.workflows import LockedWorkflow, Progress
+from durable.store.texts import failures
+from durable.store.texts.failures import StoredFailure
+
+_EVENT_BYTES = 100
+"""About what an event takes without what it carries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """How a workflow ends. The event is appended when it is known what was left unread."""
+
+    type: EventType
+    status: WorkflowStatus
+    data: Mapping[str, Any] = field(repr=False)
+    result: str | None = field(default=None, repr=False)
+    failure: StoredFailure | None = None
+    error: BaseException | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(slots=True)
+class Plan:
+    """The facts, rows and changes of one workflow's turn. Nothing in here is written yet."""
+
+    workflow: LockedWorkflow
+    at: datetime
+    terms: dict[str, Terms] = field(default_factory=dict)
+    """Those of activities called without options of their own, by name. Shared by the plans of a batch."""
+    execution: Execution | None = None
+    events: list[Event] = field(default_factory=list)
+    rows: list[NewRow] = field(default_factory=list)
+    cancelled: list[int] = field(default_factory=list)
+    consumed: list[int] = field(default_factory=list)
+    later: dict[int, datetime] = field(default_factory=dict)
+    closing: Closing | None = None
+    closing_at: datetime | None = None
+    blocked: str = ""
+    blocked_by: str = ""
+    poisoned: bool = False
+    unknown: bool = False
+    full: bool = False
+    """Whether the history has no room for signals: they stay unread."""
+    again: bool = False
+    """Whether it has to be looked at again when its signals are out of the way."""
+    added: int = 0
+    """About how many bytes the events planned so far have."""
+    said: Sequence[Departure] = ()
+    """Lines and signals of the code's run: they leave with what is written."""
+
+    @property
+    def history_bytes(self) -> int:
+        """About how long the history will be."""
+        return self.workflow.history_bytes + self.added
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence number of the last event planned so far, the closing one left out."""
+        return self.events[-1].seq if self.events else self.workflow.last_seq
+
+    def note(self, type: EventType, data: Mapping[str, Any]) -> None:
+        """Plan an event that is neither an input of the code nor a command of it."""
+        self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=self.at))
+
+    def take(self, event: Event, commands: tuple[Command, ...]) -> None:
+        """Plan what one activation brought: its input and one event a command. The first input, `workflow_started`,
+        stands in the history already; when it brings no command, an event of its own says when the workflow has begun.
+        """
+        self.added += _EVENT_BYTES * (1 + len(commands))
+        if event.seq > self.last_seq:
+            self.events.append(event)
+        elif not commands:
+            self._record(EventType.WORKFLOW_BEGUN, {}, event.recorded_at, None)
+        for command in commands:
+            match command:
+                case ScheduleActivity():
+                    self._schedule(command, event.recorded_at)
+                case CancelActivity(ordinal):
+                    self.cancelled.append(ordinal)
+                    self._record(EventType.ACTIVITY_CANCELLED, {}, event.recorded_at, ordinal)
+                case RecordUnreadable(seq, problem):
+                    marker = {"kind": UNREADABLE, "seq": seq, "problem": problem}
+                    self._record(EventType.MARKER_RECORDED, marker, event.recorded_at, None)
+                case CompleteWorkflow():
+                    data = {"result": command.payload, **_dropped(command)}
+                    self.closing = Closing(
+                        EventType.WORKFLOW_COMPLETED, WorkflowStatus.COMPLETED, data, result=command.payload
+                    )
+                case FailWorkflow():
+                    failure = failures.stored(command.failure, self.workflow.id, None)
+                    data = {"failure": failure.data, **_dropped(command)}
+                    self.closing = Closing(
+                        EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, data, failure=failure, error=command.error
+                    )
+                case CancelWorkflow():
+                    data = {"reason": command.reason, **_dropped(command)}
+                    self.closing = Closing(EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, data)
+        if self.closing is not None:
+            self.closing_at = event.recorded_at
+
+    def closing_event(self, unread: Mapping[str, Any]) -> Event:
+        """The event that ends the workflow, with what it says of what nobody has read."""
+        assert self.closing is not None
+        data = {**self.closing.data, **unread}
+        return Event(seq=self.last_seq + 1, type=self.closing.type, data=data, recorded_at=self.closing_at or self.at)
+
+    def progress(self) -> Progress | None:
+        """What the workflow's row becomes. `None`: nothing is known of it here, and it stays as it is."""
+        workflow = self.workflow
+        if self.unknown:
+            return None
+        if self.closing is not None:
+            return Progress(
+                id=workflow.id,
+                status=self.closing.status,
+                last_seq=self.last_seq + 1,
+                wake_at=None,
+                result=self.closing.result,
+                failure=self.closing.failure,
+                closed_at=self.closing_at or self.at,
+            )
+        if self.blocked:
+            return Progress(
+                id=workflow.id,
+                status=workflow.status,
+                last_seq=self.last_seq,
+                wake_at=self._ends_at() if self.blocked_by == HISTORY_FULL else None,
+                blocked_reason=failures.reason(self.blocked, workflow.id),
+                blocked_version=registry.version(),
+                blocked_by=failures.kind(Failure(self.blocked_by, self.blocked)),
+            )
+        stuck = self.poisoned
+        # One that was blocked before, and was offered to this version of the code, had its try.
+        still_blocked = workflow.blocked_reason if stuck else ""
+        return Progress(
+            id=workflow.id,
+            status=workflow.status,
+            last_seq=self.last_seq,
+            wake_at=workflow.wake_at if stuck else self._wake_at(),
+            timers=self.execution.pending_timers() if self.execution is not None else (),
+            poison_turns=workflow.poison_turns if stuck else 0,
+            blocked_reason=still_blocked,
+            blocked_version=registry.version() if still_blocked else "",
+        )
+
+    def _ends_at(self) -> datetime | None:
+        """Its deadline, if that is still to come: a full history can end by it."""
+        deadline = self.workflow.deadline_at
+        return deadline if deadline is not None and deadline > self.at else None
+
+    def _wake_at(self) -> datetime | None:
+        """The next wake-up: now, if it has to turn `again`; else moved only when it becomes earlier, or has come. A
+        spurious one only looks, and sets the right moment again; so 500 time limits that never fire are not 500 changes
+        of an index.
+        """
+        if self.again:
+            return self.at
+        timer = self.execution.next_timer() if self.execution is not None else None
+        moments = [m for m in (timer.due if timer else None, self.workflow.deadline_at) if m is not None]
+        wanted, current = min(moments, default=None), self.workflow.wake_at
+        if current is not None and current > self.at and (wanted is None or current <= wanted):
+            return current
+        return wanted
+
+    def _record(self, type: EventType, data: Mapping[str, Any], at: datetime, ordinal: int | None) -> None:
+        self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=at, ordinal=ordinal))
+
+    def _schedule(self, command: ScheduleActivity, at: datetime) -> None:
+        data = {"activity": command.activity, "digest": command.digest}
+        self._record(EventType.ACTIVITY_SCHEDULED, data, at, command.ordinal)
+        terms = None if command.options else self.terms.get(command.activity)
+        if terms is None:
+            terms = resolve(command.options, registry.activity(command.activity), settings)
+            if not command.options:
+                self.terms[command.activity] = terms
+        self.rows.append(
+            NewRow(
+                workflow_id=self.workflow.id,
+                run=self.workflow.run,
+                ordinal=command.ordinal,
+                activity=command.activity,
+                payload=command.payload,
+                queue=terms.queue,
+                priority=self.workflow.priority if terms.priority is None else terms.priority,
+                options=terms.options,
+                attempt_budget=terms.attempt_budget,
+                delivery_budget=terms.delivery_budget,
+            )
+        )
+
+
+def _dropped(command: CompleteWorkflow | FailWorkflow | CancelWorkflow) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if command.dropped_tasks:
+        data["dropped_tasks"] = command.dropped_tasks
+    if command.dropped_commands:
+        data["dropped_commands"] = list(command.dropped_commands)
+    return data

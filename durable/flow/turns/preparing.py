@@ -1,0 +1,209 @@
+"""What a batch of turns needs before its transaction: executions from memory, and replays of what is not there."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.errors import HistoryFull, NotRegistered, PoisonTurn, WorkflowBlocked
+from durable.flow.turns.choosing import Choice
+from durable.kernel.authoring.options import Terms
+from durable.kernel.authoring.registry import registry
+from durable.kernel.history.events import INPUTS, RECORDS, Event, EventType
+from durable.kernel.replay.cache import Cache
+from durable.kernel.replay.execution import Execution, Limits
+from durable.kernel.texts.failure import interrupts, sentence
+from durable.outcomes import WorkflowStatus
+from durable.store.runs import history, workflows
+from durable.store.runs.workflows import LockedWorkflow
+
+Note = Callable[[uuid.UUID | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """Who is told whose code `runs` now, and whose payloads or history are being read (`reads`); `None` afterwards.
+
+    A process that dies of what it reads leaves the name there as one that dies of what it runs. Of several that are
+    read at once, the heaviest is named.
+    """
+
+    runs: Note
+    reads: Note
+
+
+# An event of one of these types says that the first activation has been; the marks of operators may come before it.
+_BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
+_COLD_EVENTS = 20_000
+_COLD_BYTES = 16 * 1024 * 1024
+"""Histories that are read at once are no longer than this together; one that is longer is read alone."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one call works on. Executions in here belong to it until the commit."""
+
+    executions: dict[uuid.UUID, Execution] = field(default_factory=dict)
+    verdicts: dict[uuid.UUID, WorkflowBlocked] = field(default_factory=dict)
+    started: dict[uuid.UUID, Event] = field(default_factory=dict)
+    seen: dict[uuid.UUID, int] = field(default_factory=dict)
+    unknown: set[uuid.UUID] = field(default_factory=set)
+    overran: list[uuid.UUID] = field(default_factory=list)
+    ran: set[uuid.UUID] = field(default_factory=set)
+    """Those whose code has run on what is due: in memory only as far as that is written."""
+    terms: dict[str, Terms] = field(default_factory=dict)
+    used_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
+    """When those that were replayed have last got on."""
+    missed: list[uuid.UUID] = field(default_factory=list)
+    """Those that somebody else holds."""
+
+    def drop(self, cache: Cache) -> None:
+        """Close every execution that is still in here, and take it from the cache."""
+        for owner, execution in self.executions.items():
+            cache.drop(owner)
+            execution.close()
+        self.executions.clear()
+
+
+def prepare(
+    connection: BaseDatabaseWrapper,
+    cache: Cache,
+    candidates: list[uuid.UUID],
+    choice: Choice,
+    limit: int,
+    batch: Batch,
+    note: Notes,
+) -> None:
+    """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates`
+    what is left to others, all but one if that one has to be turned alone, and what is more than `limit`, or more than
+    one batch should replay.
+    """
+    looked = workflows.look(connection, candidates)
+    suspected = {owner for owner, workflow in looked.items() if workflow.poison_turns}
+    if candidates[0] in suspected:
+        del candidates[1:]
+    else:
+        candidates[:] = [owner for owner in candidates if owner not in suspected]
+    turnable = [looked[owner] for owner in candidates if owner in looked and is_turnable(looked[owner])]
+    warm = {workflow.id: execution for workflow in turnable if (execution := _warm(cache, workflow)) is not None}
+    begun = [workflow.id for workflow in turnable if workflow.id not in warm and _length(workflow) > 1]
+    left = choice.leave(begun, of=len(candidates))
+    candidates[:] = [owner for owner in candidates if owner not in left][:limit]
+    chosen = set(candidates)
+    sizes = _sizes(
+        connection, [candidate for candidate in turnable if candidate.id in chosen and candidate.id not in warm]
+    )
+    room = settings.room
+    cold: list[LockedWorkflow] = []
+    events = size = 0
+    for workflow in turnable:
+        if workflow.id not in chosen:
+            continue
+        if workflow.id in warm:
+            batch.executions[workflow.id] = warm[workflow.id]
+            batch.seen[workflow.id] = workflow.last_seq
+        elif sizes[workflow.id] > room.last_byte:
+            batch.seen[workflow.id] = workflow.last_seq
+            batch.verdicts[workflow.id] = HistoryFull(room.words(workflow.last_seq, sizes[workflow.id]))
+        elif cold and (events + _length(workflow) > _COLD_EVENTS or size + sizes[workflow.id] > _COLD_BYTES):
+            candidates.remove(workflow.id)  # stays due, and comes first in a later batch
+        else:
+            events += _length(workflow)
+            size += sizes[workflow.id]
+            cold.append(workflow)
+    if cold:
+        note.reads(max(cold, key=lambda workflow: sizes[workflow.id]).id)
+        _replay_all(connection, cold, batch, note)
+
+
+def _sizes(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow]) -> dict[uuid.UUID, int]:
+    """How long the histories of these are, in bytes. A statement more for those that were never counted."""
+    uncounted = [workflow.id for workflow in cold if not workflow.history_bytes]
+    counted = history.sizes(connection, uncounted) if uncounted else {}
+    return {workflow.id: workflow.history_bytes or counted.get(workflow.id, 0) for workflow in cold}
+
+
+def _warm(cache: Cache, workflow: LockedWorkflow) -> Execution | None:
+    """The execution in memory, if it stands where the history does; otherwise it is of no use any more."""
+    execution = cache.get(workflow.id)
+    if execution is not None and (execution.last_seq, execution.run) == (workflow.last_seq, workflow.run):
+        return execution
+    cache.drop(workflow.id)
+    return None
+
+
+def _replay_all(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow], batch: Batch, note: Notes) -> None:
+    histories, unreadable = history.read_runs(connection, [workflow.id for workflow in cold])
+    note.reads(None)
+    for workflow in cold:
+        events = histories.get(workflow.id, [])
+        problem = unreadable.get(workflow.id)
+        if problem is None and (not events or events[-1].seq < workflow.last_seq):
+            problem = f"it ends at event {events[-1].seq if events else 0}, not at {workflow.last_seq}"
+        if problem is None:
+            _replay(workflow, events, batch, note)
+        else:
+            batch.seen[workflow.id] = workflow.last_seq
+            batch.verdicts[workflow.id] = WorkflowBlocked(f"The history can not be replayed: {problem}.")
+
+
+def _length(workflow: LockedWorkflow) -> int:
+    """How many events its current run has; the first one is its start's."""
+    return workflow.last_seq - workflow.run_seq + 1
+
+
+def is_turnable(workflow: LockedWorkflow) -> bool:
+    """Live, running, and not marked as blocked, unless a deploy has offered it again."""
+    if workflow.status is not WorkflowStatus.RUNNING:
+        return False
+    return not workflow.blocked_reason or workflow.blocked_version == ""
+
+
+def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, note: Notes) -> None:
+    batch.started[workflow.id] = events[0]
+    try:
+        definition = registry.workflow(workflow.type)
+    except NotRegistered:
+        batch.unknown.add(workflow.id)
+        return
+    execution = Execution.begin(
+        definition,
+        workflow_id=workflow.id,
+        run=workflow.run,
+        codec=settings.codec(),
+        limits=Limits(cpu_for=settings.turn_cpu_for, max_events=settings.max_history_events),
+        cpu_clock=time.thread_time,
+    )
+    batch.executions[workflow.id] = execution
+    batch.seen[workflow.id] = events[-1].seq
+    batch.used_at[workflow.id] = events[-1].recorded_at
+    if not any(event.type in _BEGUN for event in events):
+        return
+    note.runs(workflow.id)
+    try:
+        execution.replay(events)
+    except WorkflowBlocked as error:
+        batch.verdicts[workflow.id] = error
+    except PoisonTurn:
+        batch.overran.append(workflow.id)
+    # What a history can not be replayed for is told apart above. Any other error is of this history all the same, and
+    # must not keep the other workflows from their turns, and be it one that ends programs.
+    except BaseException as error:
+        if interrupts(error):
+            raise
+        batch.verdicts[workflow.id] = unexpected(workflow, error)
+    finally:
+        note.runs(None)
+
+
+def unexpected(workflow: LockedWorkflow, error: BaseException) -> WorkflowBlocked:
+    """An error that no code of the user's raised: of a payload or an event that was damaged, or our own."""
+    blocked = WorkflowBlocked(f"Its history or its messages can not be read: {sentence(error)}")
+    blocked.__cause__ = error
+    return blocked

@@ -1,0 +1,70 @@
+"""Reading what is due for workflows that are about to turn. No `atomic` in here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.errors import WorkflowBlocked
+from durable.flow.turns.keeping import is_full
+from durable.flow.turns.preparing import Batch, Notes, is_turnable
+from durable.store.runs import inbox, workflows
+from durable.store.runs.inbox import Inbox
+from durable.store.runs.workflows import LockedWorkflow, Turnable
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The rows of a batch's workflows, what is due for each, and the database's time. `asleep`: the first timers of
+    those whose code is not known here and for which nothing is due.
+    """
+
+    workflows: Mapping[uuid.UUID, LockedWorkflow]
+    at: datetime
+    inboxes: Mapping[uuid.UUID, Inbox]
+    asleep: Mapping[uuid.UUID, datetime]
+
+
+def read(connection: BaseDatabaseWrapper, turnable: Turnable, batch: Batch, note: Notes) -> Read:
+    """Read all that the code of these workflows will run on."""
+    inboxes = _due(connection, turnable.workflows.values(), batch, note)
+    idle = [owner for owner in turnable.workflows if owner in batch.unknown and owner not in inboxes]
+    return Read(turnable.workflows, turnable.at, inboxes, workflows.first_timers(connection, idle))
+
+
+def _due(
+    connection: BaseDatabaseWrapper, locked: Iterable[LockedWorkflow], batch: Batch, note: Notes
+) -> dict[uuid.UUID, Inbox]:
+    """What is due for those that may turn, within the budget of a batch; for which of them that can not be read.
+
+    The note names whose payloads are the longest before any long one is read. One statement, and one more if there are
+    long ones.
+    """
+    room = settings.room
+    turnable = [workflow for workflow in locked if is_turnable(workflow)]
+    selection = inbox.look(
+        connection,
+        [workflow.id for workflow in turnable],
+        unbegun=[workflow.id for workflow in turnable if _is_unbegun(workflow, batch)],
+        full=[w.id for w in turnable if is_full(w) or not room.takes_signals(w.last_seq, w.history_bytes)],
+    )
+    if selection.heaviest is not None:
+        note.reads(selection.heaviest)
+    inboxes = inbox.read(connection, selection)
+    if selection.heaviest is not None:
+        note.reads(None)
+    for owner, waiting in inboxes.items():
+        if waiting.problem:
+            batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {waiting.problem}."))
+    return inboxes
+
+
+def _is_unbegun(workflow: LockedWorkflow, batch: Batch) -> bool:
+    """Whether its start may be among what waits for it."""
+    execution = batch.executions.get(workflow.id)
+    return workflow.id in batch.unknown if execution is None else execution.now is None

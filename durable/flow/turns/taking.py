@@ -1,0 +1,76 @@
+"""Claiming, in a turn, what the turn itself stages: for a process that can run it at once. No `atomic` in here."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.flow.turns.plan import Plan
+from durable.outcomes import Claim
+from durable.store.deliveries import claims, staging
+from durable.store.deliveries.staging import NewRow
+
+
+class Take:
+    """What a process takes of the rows that its turns stage.
+
+    `room` is asked within the transaction, and only when rows are staged: how many may be taken. It must answer 0 while
+    rows that were due before may be waiting, or suspects are. The token is fixed for all tries of one call, and is kept
+    for the next call when it is not known what became of the last try.
+    """
+
+    def __init__(
+        self, *, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta, room: Callable[[], int]
+    ) -> None:
+        self._worker = worker
+        self._queues = queues
+        self._lease_for = lease_for
+        self._room = room
+        self.token = uuid.uuid4()
+        self.in_doubt = False
+        """Whether rows may have been taken by a commit that nobody has heard of."""
+
+    def found(self, connection: BaseDatabaseWrapper) -> list[Claim]:
+        """What a former try has taken without learning that it committed. Asks nothing when there is no doubt."""
+        if not self.in_doubt:
+            return []
+        committed = claims.taken_under(connection, self.token, self._worker)
+        self.settled()
+        return committed
+
+    def stage(self, connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> list[Claim]:
+        """Stage the rows of some (locked) workflows' turns: as deliveries while there is room, the rest as pending."""
+        taken, rest = self._divided(plans)
+        staging.stage(connection, rest)
+        if not taken:
+            return []
+        return staging.stage_taken(connection, taken, token=self.token, worker=self._worker, lease_for=self._lease_for)
+
+    def about_to_commit(self) -> None:
+        """The transaction has written all. An error before this has undone it; one behind it may not have."""
+        self.in_doubt = True
+
+    def settled(self) -> None:
+        """The transaction has committed, and what it took is known."""
+        self.token = uuid.uuid4()
+        self.in_doubt = False
+
+    def _divided(self, plans: Sequence[Plan]) -> tuple[list[NewRow], list[NewRow]]:
+        """The rows that are taken, in claim order (higher priority first), and the others. What the same turn cancels
+        is not taken.
+        """
+        wanted: list[NewRow] = []
+        rest: list[NewRow] = []
+        for plan in plans:
+            for row in plan.rows:
+                runs = plan.closing is None and row.ordinal not in plan.cancelled
+                mine = self._queues is None or row.queue in self._queues
+                (wanted if runs and mine else rest).append(row)
+        if not wanted:
+            return [], rest
+        room = self._room()
+        wanted.sort(key=lambda row: -row.priority)
+        return wanted[:room], wanted[room:] + rest

@@ -1,0 +1,346 @@
+"""The turn: feed new messages and due timers to workflows' code, and write what it asked for. A batch, one transaction.
+
+Cold workflows are replayed before the transaction, and `last_seq` is compared under the lock. On PostgreSQL code runs
+inside the transaction, which locks the rows of its workflows: it is pure, short and bounded. On SQLite, where a
+transaction that writes stops all other writers, code runs before it, and under the lock only those plans are written
+whose workflow and messages are as they were read (ADR 017). What is suspended is cached only after the commit was
+confirmed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from functools import partial
+
+from django.db import Error as DjangoDatabaseError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.flow.endings import closing
+from durable.flow.transactions import reporting, transaction
+from durable.flow.transactions.transaction import Patience, Waits
+from durable.flow.turns import choosing, deciding, keeping, poison, reading
+from durable.flow.turns.aside import Aside
+from durable.flow.turns.choosing import Choice, Hints
+from durable.flow.turns.deciding import UNKNOWN_TYPE_WAITS, Ahead
+from durable.flow.turns.plan import Plan
+from durable.flow.turns.preparing import Batch, Note, Notes, is_turnable, prepare
+from durable.flow.turns.taking import Take
+from durable.kernel.replay.cache import Cache
+from durable.logs import get_logger, words
+from durable.outbound import send
+from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
+from durable.store.connections import sql
+from durable.store.deliveries import outbox, staging, together, work_items
+from durable.store.runs import messages, workflows
+
+logger = get_logger("durable.flow")
+
+_CODE_FOR = 0.05
+
+
+def turn(
+    *,
+    cache: Cache,
+    queues: tuple[str, ...] | None,
+    limit: int,
+    note: Note,
+    take: Take | None = None,
+    company: Company = Company.ALONE,
+    idle: int | None = None,
+    hints: Hints | None = None,
+    aside: Aside | None = None,
+    reads: Note = lambda _: None,
+) -> TurnReport:
+    """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
+
+    Commits together, for each: events, staged rows, cancellations, `wake_at`, settled rows, the status, and the removal
+    of exactly the messages that were read. `note` is told whose code is about to run, and `None` afterwards: a turn
+    that kills its process leaves its name there. `reads` is told the same of whose history or long payloads are about
+    to be read. Any error drops every coroutine of the batch and is raised; retryable
+    ones are tried again, from cold, before that. Workflows with counted poison turns are turned alone. With `take`,
+    staged rows may be deliveries of this process from the beginning; the report has them. In
+    company, others may have in memory what this process would replay: that is left to them for a moment. Of workflows
+    for which there is no room in memory, only as many begin as this process has slots `idle` (None: enough), or when
+    they have waited for `START_WAIT_FOR`. `hints` name those in memory that have something due.
+
+    A batch that meets a lock which does not come is turned again one by one: the workflow that it belongs to is put
+    `aside` for a few seconds, and keeps no other from its turn.
+    """
+    # What an error has dropped from memory here is in nobody else's: a second try leaves nothing to others.
+    tries = iter([company])
+    passed_over = aside or Aside()
+    notes = Notes(note, reads)
+    return transaction.retried(
+        lambda: _turn_once(
+            cache,
+            queues,
+            limit,
+            notes,
+            take,
+            company=next(tries, Company.ALONE),
+            idle=limit if idle is None else idle,
+            hints=hints,
+            aside=passed_over,
+        )
+    )
+
+
+def taken(take: Take) -> list[Claim]:
+    """What the last turns have taken without learning that it was committed. Reads only, and only if there is doubt."""
+    return transaction.reading(take.found)
+
+
+def _turn_once(
+    cache: Cache,
+    queues: tuple[str, ...] | None,
+    limit: int,
+    note: Notes,
+    take: Take | None,
+    *,
+    company: Company,
+    idle: int,
+    hints: Hints | None,
+    aside: Aside,
+) -> TurnReport:
+    if take is not None and (committed := transaction.reading(take.found)):
+        return TurnReport(taken=tuple(committed))
+    choice = transaction.reading(
+        partial(
+            choosing.choose,
+            cache=cache,
+            queues=queues,
+            limit=limit,
+            company=company,
+            idle=idle,
+            hints=hints,
+            left_out=aside.left_out(),
+        )
+    )
+    candidates = list(choice.waited)
+    report = TurnReport()
+    # Preparing costs more than looking: the second half is prepared only when others hold all of the first.
+    while candidates and report == TurnReport():
+        tried = candidates[: len(candidates) if choice.leaves else limit]
+        try:
+            report = _turn_some(cache, tried, choice, limit, note, take)
+        except DjangoDatabaseError as error:
+            in_doubt = take is not None and take.in_doubt
+            if in_doubt or not transaction.is_passing(error) or transaction.store_is_away(error):
+                raise
+            report = _turn_each(cache, tried, choice, note, aside)
+        done_with = choice.left.union(tried)
+        candidates = [owner for owner in candidates if owner not in done_with]
+    if take is not None:
+        take.settled()
+    aside.pass_over(choice.uncounted)
+    if choice.missed and choice.hides and report == TurnReport():
+        # Nobody but those that others hold: what is due after all of these must not wait for them.
+        aside.pass_over(choice.missed)
+        return TurnReport(deferred=len(choice.missed))
+    return TurnReport(left=len(choice.left), held=choice.held) if report == TurnReport() else report
+
+
+def _turn_each(cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, note: Notes, aside: Aside) -> TurnReport:
+    """The same candidates, each in a transaction of its own; nothing is taken on the way. One that meets a lock again
+    is put aside; what has met one before comes last.
+    """
+    reports = []
+    for owner in aside.last(candidates):
+        try:
+            reports.append(_turn_some(cache, [owner], choice, 1, note, None, wait=sql.SHORT_LOCK_WAIT))
+        except DjangoDatabaseError as error:
+            if not transaction.is_passing(error) or transaction.store_is_away(error):
+                raise
+            aside.put(owner)
+            logger.warning("workflow.turn_put_off", workflow=str(owner), error=words(error))
+    return TurnReport(
+        workflows=sum(report.workflows for report in reports),
+        messages=sum(report.messages for report in reports),
+        staged=sum(report.staged for report in reports),
+        closed=sum(report.closed for report in reports),
+        deferred=sum(report.deferred for report in reports),
+        parked=sum(report.parked for report in reports),
+    )
+
+
+def _turn_some(
+    cache: Cache,
+    candidates: list[uuid.UUID],
+    choice: Choice,
+    limit: int,
+    note: Notes,
+    take: Take | None,
+    *,
+    wait: str = sql.LOCK_WAIT,
+) -> TurnReport:
+    batch = Batch()
+    plans: list[Plan] = []
+    report = TurnReport()
+    try:
+        transaction.reading(lambda connection: prepare(connection, cache, candidates, choice, limit, batch, note))
+        chosen = [owner for owner in candidates if owner not in batch.overran]
+        if chosen:
+            ahead = _run_ahead(chosen, batch, note)
+            plans, report = transaction.own(
+                lambda connection: _turn(connection, chosen, batch, limit, note, take, wait, ahead),
+                patience=Patience.ONCE,
+                waits=Waits.LATER,
+            )
+    except BaseException:
+        note.runs(None)
+        note.reads(None)
+        batch.drop(cache)
+        raise
+    _keep(cache, batch, plans)
+    choice.missed.update(batch.missed)
+    for owner in [*batch.overran, *(plan.workflow.id for plan in plans if plan.poisoned)]:
+        try:
+            transaction.own(poison.counting(owner))
+        except poison.Busy:
+            choice.uncounted.add(owner)
+    return report
+
+
+def _run_ahead(candidates: Sequence[uuid.UUID], batch: Batch, note: Notes) -> Ahead | None:
+    """Run the code before the transaction where a transaction that writes keeps everybody else from writing. None where
+    it locks rows: they keep two workers from running the same code.
+    """
+    if not sql.has_one_writer(transaction.engine_connection()):
+        return None
+    read = transaction.reading(
+        lambda connection: reading.read(connection, workflows.look_for_turn(connection, candidates), batch, note)
+    )
+    plans = deciding.decide(read, candidates, batch, note, until=time.perf_counter() + _CODE_FOR)
+    return Ahead(read, plans)
+
+
+def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
+    """After the commit: keep what stands where its history stands, and what was prepared and not touched; drop the
+    rest.
+    """
+    at = plans[0].at if plans else clock.host_now()
+    planned = {plan.workflow.id: plan for plan in plans}
+    kept = []
+    for owner, execution in list(batch.executions.items()):
+        plan = planned.get(owner)
+        if plan is None:
+            untouched = owner not in batch.ran and owner not in batch.overran
+            keeps = untouched and owner in batch.seen and execution.last_seq == batch.seen[owner]
+        else:
+            keeps = plan.execution is execution and plan.closing is None and execution.last_seq == plan.last_seq
+        if keeps and owner not in batch.verdicts:
+            del batch.executions[owner]
+            if plan is not None or owner not in cache:
+                kept.append((execution, batch.used_at.get(owner, at)))
+    batch.drop(cache)
+    cache.put_all(kept, at=at)
+
+
+def _turn(
+    connection: BaseDatabaseWrapper,
+    candidates: Sequence[uuid.UUID],
+    batch: Batch,
+    limit: int,
+    note: Notes,
+    take: Take | None,
+    wait: str,
+    ahead: Ahead | None,
+) -> tuple[list[Plan], TurnReport]:
+    turnable = workflows.lock_for_turn(connection, candidates, limit=limit, wait=wait)
+    locked = turnable.workflows
+    batch.missed = [owner for owner in candidates if owner not in locked]
+    if not locked:
+        return [], TurnReport()
+    if ahead is None:
+        read = reading.read(connection, turnable, batch, note)
+        decided = deciding.decide(read, candidates, batch, note, until=time.perf_counter() + _CODE_FOR)
+    else:
+        decided = ahead.standing(connection, locked)
+    plans: list[Plan] = []
+    ended: list[uuid.UUID] = []
+    waiting: list[uuid.UUID] = []
+    deferred = 0
+    for owner in (candidate for candidate in candidates if candidate in locked):
+        if not locked[owner].is_live:
+            ended.append(owner)
+        elif not is_turnable(locked[owner]):
+            waiting.append(owner)
+        elif owner in decided:
+            plans.append(decided[owner])
+        else:
+            deferred += 1
+    offered = keeping.offer(connection, [locked[owner] for owner in waiting], turnable.at)
+    waiting = [owner for owner in waiting if owner not in offered]
+    taken = _write(connection, plans, ended=ended, waiting=waiting, take=take)
+    if take is not None and taken:
+        take.about_to_commit()
+    return plans, TurnReport(
+        workflows=len(plans),
+        messages=sum(len(plan.consumed) for plan in plans),
+        staged=sum(len(plan.rows) for plan in plans),
+        closed=sum(plan.closing is not None for plan in plans),
+        deferred=deferred + len(offered),
+        parked=len(ended) + len(waiting),
+        taken=tuple(taken),
+    )
+
+
+def _write(
+    connection: BaseDatabaseWrapper,
+    plans: Sequence[Plan],
+    *,
+    ended: list[uuid.UUID],
+    waiting: list[uuid.UUID],
+    take: Take | None,
+) -> list[Claim]:
+    """All that one batch of turns changes: a constant number of statements. Answers what was taken."""
+    for departure in [departure for plan in plans for departure in plan.said]:
+        send(departure)
+    taken: list[Claim] = []
+    if take is None:
+        staging.stage(connection, [row for plan in plans for row in plan.rows])
+    else:
+        taken = take.stage(connection, plans)
+    _cancel(connection, [plan for plan in plans if plan.cancelled])
+    closed = [plan.workflow.id for plan in plans if plan.closing is not None]
+    closing.settle(connection, closed)
+    unread = closing.take_messages(connection, closed, read=[id for plan in plans for id in plan.consumed])
+    events = []
+    for plan in plans:
+        events += [(plan.workflow.id, event) for event in plan.events]
+        if plan.closing is not None:
+            events.append((plan.workflow.id, plan.closing_event(unread.get(plan.workflow.id, {}))))
+            reporting.closed(
+                plan.workflow,
+                plan.closing.status,
+                failure=None if plan.closing.failure is None else plan.closing.failure.failure,
+                reason=str(plan.closing.data.get("reason") or ""),
+                error=plan.closing.error,
+            )
+    together.record(connection, events, [made for plan in plans if (made := plan.progress()) is not None])
+    workflows.wake_later(connection, [plan.workflow.id for plan in plans if plan.unknown], by=UNKNOWN_TYPE_WAITS)
+    workflows.sleep(connection, [*waiting, *ended])
+    messages.park(connection, [*waiting, *(plan.workflow.id for plan in plans if plan.blocked)])
+    keeping.leave_signals(connection, [plan for plan in plans if plan.full])
+    messages.put_off(connection, {id: until for plan in plans for id, until in plan.later.items()})
+    for owner, kind in messages.keep_late(connection, ended):
+        logger.warning("message.came_after_the_end", workflow=str(owner), kind=kind)
+    return taken
+
+
+def _cancel(connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> None:
+    """Activities that nobody awaits any more: pending rows are closed, running ones asked to stop, and dead letters,
+    which the code has now settled by itself, marked as judged.
+    """
+    if not plans:
+        return
+    wanted = {plan.workflow.id: (plan.workflow.run, plan.cancelled) for plan in plans}
+    rows = outbox.of_ordinals(connection, wanted)
+    out = [row.id for row in rows.values() if row.status is OutboxStatus.CLAIMED]
+    work_items.lock_of_rows(connection, out)
+    work_items.ask_to_cancel(connection, out)
+    outbox.cancel(connection, [row.id for row in rows.values() if row.status is OutboxStatus.PENDING])
+    outbox.mark_judged(connection, [row.id for row in rows.values() if row.status is OutboxStatus.DEAD])

@@ -1,0 +1,110 @@
+"""What a decorator refuses: functions that can not be activities or workflows, and options that can not be meant."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any
+
+from durable.errors import ConfigurationError, DurableError, OptionInvalid
+from durable.kernel.authoring.options import (
+    RESERVED_NAMES,
+    START_NAMES,
+    ActivityOptions,
+    check_choice,
+    check_retry,
+    check_span,
+    check_text,
+)
+from durable.kernel.limits import MAX_NAME_LENGTH, MAX_QUEUE_LENGTH
+
+_BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def chosen(kind: str, fn: Any, options: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+    """The options of a decorator with their defaults. Raises `ConfigurationError` for one that does not exist."""
+    if fn is not None:
+        check_function(kind, fn)
+    for name in options:
+        if name not in defaults:
+            raise ConfigurationError(f"@{kind} has no option {name!r}. It has {', '.join(sorted(defaults))}.")
+    return defaults | options
+
+
+def check_activity(fn: Any, options: dict[str, Any]) -> None:
+    """Raise `ConfigurationError` when `fn` can not be an activity with these options."""
+    check_function("activity", fn)
+    check_declared("activity", fn, options)
+    if not isinstance(options["transactional"], bool):
+        raise ConfigurationError(f"@activity of {_place(fn)}: transactional is True or False.")
+    if options["transactional"] and inspect.iscoroutinefunction(fn):
+        raise ConfigurationError(
+            f"@activity(transactional=True) of {_place(fn)}: an `async def` handler can not share the worker's "
+            "transaction. Write it as `def`."
+        )
+
+
+def check_workflow(fn: Any, options: dict[str, Any]) -> None:
+    """Raise `ConfigurationError` when `fn` can not be a workflow with these options."""
+    check_function("workflow", fn)
+    if not inspect.iscoroutinefunction(fn):
+        raise ConfigurationError(f"@workflow of {_place(fn)}: a workflow is an `async def` function.")
+    check_declared("workflow", fn, options)
+    for parameter in inspect.signature(fn).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.name in START_NAMES:
+            raise ConfigurationError(
+                f"@workflow of {_place(fn)}: the keyword {parameter.name!r} belongs to the engine in start(...), so a "
+                "keyword-only parameter of that name could never be given. Rename it."
+            )
+        if parameter.name in RESERVED_NAMES and parameter.kind in _BY_KEYWORD:
+            raise ConfigurationError(
+                f"@workflow of {_place(fn)}: the keyword {parameter.name!r} is reserved for start(...) itself, which "
+                "will have it in a later release. Rename the parameter, or make it positional-only: "
+                f"({parameter.name}, /)."
+            )
+
+
+def check_function(kind: str, fn: Any) -> None:
+    """Raise `ConfigurationError` for what is no plain function of a module."""
+    if not isinstance(fn, types.FunctionType):
+        raise ConfigurationError(
+            f"@{kind} decorates a function, not {fn!r}. Options go by keyword, as in @{kind}(name='shop.charge'); "
+            "decorate the function under a staticmethod or partial."
+        )
+    if fn.__name__ == "<lambda>":
+        raise ConfigurationError(f"@{kind} of a lambda: it has no name to be found by. Write it as a function.")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise ConfigurationError(f"@{kind} of {_place(fn)}: a generator has no single result. Return a list.")
+    owner = fn.__qualname__.rpartition(".")[0]
+    first = next(iter(inspect.signature(fn).parameters), "")
+    if first in ("self", "cls") and owner and not owner.endswith("<locals>"):
+        raise ConfigurationError(f"@{kind} of {_place(fn)}: a method has no object to run on. Use a function.")
+
+
+def check_declared(kind: str, fn: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Raise `ConfigurationError` for an option of a decorator that can not be meant."""
+    try:
+        if options["name"] is not None:
+            check_text("name", options["name"], MAX_NAME_LENGTH)
+        check_text("queue", options["queue"], MAX_QUEUE_LENGTH)
+        check_retry(options.get("retry"))
+        for span in ("start_to_close", "timeout"):
+            check_span(span, options.get(span))
+        check_choice("on_dead_letter", options.get("on_dead_letter"), ("hold", "deliver"))
+        check_choice("on_exhausted", options.get("on_exhausted"), ("fail", "hold"))
+    except DurableError as error:
+        raise ConfigurationError(f"@{kind} of {_place(fn)}: {error}") from None
+
+
+def row_options(options: ActivityOptions) -> dict[str, Any]:
+    """The options of an `.execute(...)`, as the row stores them. Raises `OptionInvalid` for those of `enqueue` only."""
+    for name in ("key", "start_at", "on_conflict"):
+        value = getattr(options, name)
+        if value is not None:
+            raise OptionInvalid(name, value, "for enqueue(...) only; a step of a workflow has none")
+    return options.as_data()
+
+
+def _place(fn: Callable[..., Any]) -> str:
+    return f"{fn.__module__}.{fn.__qualname__}"

@@ -1,0 +1,248 @@
+"""What a caller may choose for one call, checked at the call, and as plain JSON on the row.
+
+None stands for "not chosen": then the definition speaks, and then the settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, Protocol, Self
+from unicodedata import category
+
+from durable.errors import KeyInvalid, OptionInvalid
+from durable.kernel.authoring.retry import Retry
+from durable.kernel.limits import LATEST_START, MAX_PRIORITY, MAX_QUEUE_LENGTH, MAX_SPAN, MIN_PRIORITY
+
+OnConflict = Literal["refuse", "existing"]
+OnDeadLetter = Literal["hold", "deliver"]
+OnExhausted = Literal["fail", "hold"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """What belongs to the engine in `start(...)`. Raises `KeyInvalid` and `OptionInvalid` at construction.
+
+    The length of `key` is the settings' to judge, and checked by the client.
+    """
+
+    key: str | None = None
+    timeout: timedelta | None = None
+    start_at: datetime | None = None
+    on_conflict: OnConflict | None = None
+    queue: str | None = None
+    priority: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_common(self)
+        check_span("timeout", self.timeout)
+
+    def with_(self, **chosen: Any) -> Self:
+        """These options with others in their place; what is None stays as it was."""
+        return replace(self, **{name: value for name, value in chosen.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivityOptions:
+    """What belongs to the engine in `enqueue(...)` and `.options(...)` of an activity. Raises like `StartOptions`."""
+
+    key: str | None = None
+    start_at: datetime | None = None
+    on_conflict: OnConflict | None = None
+    queue: str | None = None
+    priority: int | None = None
+    retry: Retry | None = None
+    start_to_close: timedelta | None = None
+    on_dead_letter: OnDeadLetter | None = None
+    on_exhausted: OnExhausted | None = None
+
+    def __post_init__(self) -> None:
+        _check_common(self)
+        check_retry(self.retry)
+        check_span("start_to_close", self.start_to_close)
+        check_choice("on_dead_letter", self.on_dead_letter, ("hold", "deliver"))
+        check_choice("on_exhausted", self.on_exhausted, ("fail", "hold"))
+
+    def with_(self, **chosen: Any) -> Self:
+        """These options with others in their place; what is None stays as it was."""
+        return replace(self, **{name: value for name, value in chosen.items() if value is not None})
+
+    def as_data(self) -> dict[str, Any]:
+        """What the row stores: plain JSON, only what was chosen. Spans are seconds."""
+        data: dict[str, Any] = {}
+        for name in ("queue", "priority", "on_dead_letter", "on_exhausted"):
+            value = getattr(self, name)
+            if value is not None:
+                data[name] = value
+        if self.retry is not None:
+            data["retry"] = self.retry.as_data()
+        if self.start_to_close is not None:
+            data["start_to_close"] = self.start_to_close.total_seconds()
+        return data
+
+
+START_NAMES = frozenset(field.name for field in fields(StartOptions))
+ENQUEUE_NAMES = frozenset(field.name for field in fields(ActivityOptions))
+"""Keywords of `start` and `enqueue` that belong to the engine."""
+RESERVED_NAMES = frozenset({"signal", "once", "ask", "request"})
+"""Keywords that `start` will have in a later release: no workflow may have a parameter of that name until then, or its
+callers would find that the keyword has another meaning one day.
+"""
+
+
+class Declared(Protocol):
+    """What a definition says of each call."""
+
+    queue: str
+    retry: Retry | None
+    start_to_close: timedelta | None
+    on_dead_letter: OnDeadLetter | None
+    on_exhausted: OnExhausted
+
+
+class Defaults(Protocol):
+    """What the settings say of all calls."""
+
+    @property
+    def default_retry(self) -> Retry:
+        """The policy of activities that declare none."""
+
+    @property
+    def on_dead_letter(self) -> OnDeadLetter:
+        """What becomes of the workflow when a delivery budget is spent."""
+
+    @property
+    def delivery_attempts(self) -> int:
+        """A full delivery budget."""
+
+
+class _Undeclared:
+    queue: str = "default"
+    retry: Retry | None = None
+    start_to_close: timedelta | None = None
+    on_dead_letter: OnDeadLetter | None = None
+    on_exhausted: OnExhausted = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How an activity is to be run. `priority` is None where the call chose none: then it is that of its workflow.
+
+    `options` is what a new row stores of it. Queue, priority, policies and budgets are settled when the row is staged;
+    of its own retry policy and time limit it stores what the call chose, and an attempt resolves them again.
+    """
+
+    queue: str
+    priority: int | None
+    retry: Retry
+    start_to_close: timedelta | None
+    delivery_budget: int
+    options: Mapping[str, Any]
+
+    @property
+    def attempt_budget(self) -> int:
+        """The application attempts of a full budget."""
+        return self.retry.max_attempts
+
+
+def resolve(chosen: Mapping[str, Any], definition: Declared | None, defaults: Defaults) -> Terms:
+    """What the call chose (as `as_data` stores it), else what the definition declares, else the settings.
+
+    A definition that nobody has registered here (None) declares nothing. Raises what data that cannot be read raises.
+    """
+    declared: Declared = _Undeclared() if definition is None else definition
+    retry, seconds = chosen.get("retry"), chosen.get("start_to_close")
+    stored = {name: chosen[name] for name in ("retry", "start_to_close") if name in chosen}
+    if (chosen.get("on_exhausted") or declared.on_exhausted) == "hold":
+        stored["on_exhausted"] = "hold"
+    if (chosen.get("on_dead_letter") or declared.on_dead_letter or defaults.on_dead_letter) == "deliver":
+        stored["on_dead_letter"] = "deliver"
+    return Terms(
+        queue=chosen.get("queue") or declared.queue,
+        priority=chosen.get("priority"),
+        retry=declared.retry or defaults.default_retry if retry is None else Retry.from_data(retry),
+        start_to_close=declared.start_to_close if seconds is None else timedelta(seconds=seconds),
+        delivery_budget=defaults.delivery_attempts,
+        options=stored,
+    )
+
+
+def holds_when_exhausted(options: Mapping[str, Any]) -> bool:
+    """Whether spent retries of a row with these (stored) options make a dead letter."""
+    return options.get("on_exhausted") == "hold"
+
+
+def delivers_dead_letters(options: Mapping[str, Any]) -> bool:
+    """Whether a spent delivery budget of a row with these (stored) options fails the activity."""
+    return options.get("on_dead_letter") == "deliver"
+
+
+def check_text(what: str, value: Any, limit: int) -> None:
+    """Refuse what can not be stored and looked up as a name: raises `KeyInvalid`."""
+    if not isinstance(value, str):
+        raise KeyInvalid(what, value, "it has to be text")
+    if not value:
+        raise KeyInvalid(what, value, "it is empty")
+    if len(value) > limit:
+        raise KeyInvalid(what, value, f"{len(value):,} characters are more than the limit of {limit:,}")
+    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise KeyInvalid(what, value, "it holds a NUL character or a lone surrogate, which no database takes")
+
+
+def check_key(value: Any, limit: int) -> None:
+    """Refuse what can not be the key of a workflow: `check_text`, and control characters and line breaks. Two keys are
+    one key if they have the same characters: "é" and "e" with an accent of its own are two. Raises `KeyInvalid`.
+    """
+    check_text("key", value, limit)
+    if any(category(character) in _CONTROLS for character in value):
+        raise KeyInvalid("key", value, "it holds a control character or a line break")
+
+
+_CONTROLS = frozenset({"Cc", "Zl", "Zp"})
+
+
+def check_storable(name: str, value: Any) -> None:
+    """Refuse what no database takes as text: raises `OptionInvalid`."""
+    if not isinstance(value, str) or "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        raise OptionInvalid(name, value, "text without NUL characters and lone surrogates")
+
+
+def check_span(name: str, value: Any) -> None:
+    """Refuse what is no positive span, or no calendar can hold: raises `OptionInvalid`."""
+    if value is not None and (not isinstance(value, timedelta) or not timedelta() < value <= MAX_SPAN):
+        raise OptionInvalid(name, value, f"a timedelta above zero, of {MAX_SPAN.days:,} days at most")
+
+
+def check_retry(value: Any) -> None:
+    """Refuse what is no policy: raises `OptionInvalid`."""
+    if value is not None and not isinstance(value, Retry):
+        raise OptionInvalid("retry", value, "a durable.Retry")
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuse what is none of a few words: raises `OptionInvalid`."""
+    if value is not None and value not in choices:
+        raise OptionInvalid(name, value, " or ".join(map(repr, choices)))
+
+
+def check_priority(value: Any) -> None:
+    """Refuse what the column can not hold: raises `OptionInvalid`."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if value is not None and not (whole and MIN_PRIORITY <= value <= MAX_PRIORITY):
+        raise OptionInvalid("priority", value, f"a whole number from {MIN_PRIORITY:,} to {MAX_PRIORITY:,}")
+
+
+def _check_common(options: StartOptions | ActivityOptions) -> None:
+    if options.key is not None and not isinstance(options.key, str):
+        raise KeyInvalid("key", options.key, "it has to be text")
+    if options.queue is not None:
+        check_text("queue", options.queue, MAX_QUEUE_LENGTH)
+    check_priority(options.priority)
+    check_choice("on_conflict", options.on_conflict, ("refuse", "existing"))
+    at = options.start_at
+    if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
+        raise OptionInvalid("start_at", at, "an aware datetime (one with a time zone)")
+    # Compared without the zone: an edge of the calendar can not be converted to another zone.
+    if at is not None and at.replace(tzinfo=UTC) > LATEST_START:
+        raise OptionInvalid("start_at", at, f"a moment before the year {LATEST_START.year}")

@@ -1,0 +1,190 @@
+"""Which workflows and activities this process knows, by name.
+
+A name that a decorator gives is claimed at once. One that it leaves out is `app_label.function`; since the label of the
+app is known only when all apps are loaded, such names are worked out at the first look-up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from durable.errors import AlreadyRegistered, NotRegistered
+
+if TYPE_CHECKING:
+    from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
+
+D = TypeVar("D", "ActivityDefinition[Any, Any]", "WorkflowDefinition[Any, Any]")
+
+
+def label_of_module(module: str) -> str:
+    """The label of a module without Django's help: the package before `workflows` or `activities`, else the package."""
+    parts = module.split(".")
+    for word in ("workflows", "activities"):
+        if word in parts[1:]:
+            return parts[parts.index(word, 1) - 1]
+    return parts[-2] if len(parts) > 1 else parts[0]
+
+
+@dataclass
+class _Shelf(Generic[D]):
+    kind: str
+    entries: dict[tuple[str, str | None], D] = field(default_factory=dict)
+    index: dict[str, list[D]] | None = None
+
+    def add(self, definition: D) -> None:
+        entry = (definition.place, definition.explicit_name)
+        name = definition.explicit_name
+        if name is not None:
+            for place, other in self.entries:
+                if other == name and place != definition.place:
+                    raise AlreadyRegistered(self.kind, name, place, definition.place)
+        self.entries[entry] = definition
+        self.index = None
+
+    def by_name(self) -> dict[str, list[D]]:
+        index = self.index
+        if index is None:
+            index = {}
+            for definition in self.entries.values():
+                index.setdefault(definition.name, []).append(definition)
+            self.index = index
+        return index
+
+    def get(self, name: str) -> D:
+        definitions = self.by_name().get(name)
+        if definitions is None:
+            raise NotRegistered(self.kind, name)
+        if len(definitions) > 1:
+            raise AlreadyRegistered(self.kind, name, definitions[0].place, definitions[1].place)
+        return definitions[0]
+
+    def all(self) -> list[D]:
+        return sorted(self.entries.values(), key=lambda definition: (definition.name, definition.place))
+
+    def clashes(self) -> list[AlreadyRegistered]:
+        return [
+            AlreadyRegistered(self.kind, name, definitions[0].place, definitions[1].place)
+            for name, definitions in sorted(self.by_name().items())
+            if len(definitions) > 1
+        ]
+
+
+class Registry:
+    """The workflows and activities of a process. Use the one that this module holds: `registry`."""
+
+    def __init__(self) -> None:
+        self._activities: _Shelf[ActivityDefinition[Any, Any]] = _Shelf("activity")
+        self._workflows: _Shelf[WorkflowDefinition[Any, Any]] = _Shelf("workflow")
+        self._label_for: Callable[[str], str] = label_of_module
+        self._version: str | None = None
+        self.generation = 0
+
+    @property
+    def label_for(self) -> Callable[[str], str]:
+        """From a module's name to the label that implicit names begin with. The app sets it from Django's registry."""
+        return self._label_for
+
+    @label_for.setter
+    def label_for(self, hook: Callable[[str], str]) -> None:
+        self._label_for = hook
+        self._touch()
+
+    def add_activity(self, definition: ActivityDefinition[Any, Any]) -> None:
+        """Register; the same function of a module that is imported again takes its own place. `AlreadyRegistered`."""
+        self._activities.add(definition)
+        self._touch()
+
+    def add_workflow(self, definition: WorkflowDefinition[Any, Any]) -> None:
+        """As `add_activity`, for a workflow."""
+        self._workflows.add(definition)
+        self._touch()
+
+    def activity(self, name: str) -> ActivityDefinition[Any, Any]:
+        """The activity of a name. Raises `NotRegistered`, and `AlreadyRegistered` when two claim it."""
+        return self._activities.get(name)
+
+    def workflow(self, name: str) -> WorkflowDefinition[Any, Any]:
+        """The workflow of a name. Raises as `activity` does."""
+        return self._workflows.get(name)
+
+    def activities(self) -> list[ActivityDefinition[Any, Any]]:
+        """All activities, by name."""
+        return self._activities.all()
+
+    def workflows(self) -> list[WorkflowDefinition[Any, Any]]:
+        """All workflows, by name."""
+        return self._workflows.all()
+
+    def clashes(self) -> list[AlreadyRegistered]:
+        """Names that two functions claim."""
+        return self._activities.clashes() + self._workflows.clashes()
+
+    def version(self) -> str:
+        """A digest of the code of all registered functions and of the modules that they are in.
+
+        The same code gives the same version in every process of one Python version; a deploy of other code another.
+        """
+        if self._version is None:
+            known = [*self.activities(), *self.workflows()]
+            hashed = hashlib.blake2b(digest_size=8)
+            spaces = {definition.fn.__module__: definition.fn.__globals__ for definition in known}
+            for module, space in sorted(spaces.items()):
+                for code in _codes_of_module(module, space):
+                    _feed(hashed, code)
+            for definition in known:
+                hashed.update(f"{definition.name}={definition.place};".encode())
+                _feed(hashed, definition.fn.__code__)
+            self._version = hashed.hexdigest()
+        return self._version
+
+    @contextmanager
+    def isolated(self) -> Iterator[Registry]:
+        """Empty for the block, for tests; afterwards as it was before, the label hook included."""
+        before = self._activities, self._workflows, self._label_for
+        self._activities, self._workflows = _Shelf("activity"), _Shelf("workflow")
+        self._touch()
+        try:
+            yield self
+        finally:
+            self._activities, self._workflows, self._label_for = before
+            self._touch()
+
+    def _touch(self) -> None:
+        self.generation += 1
+        self._version = None
+        self._activities.index = self._workflows.index = None
+
+
+registry = Registry()
+
+
+def _codes_of_module(module: str, space: dict[str, Any]) -> list[types.CodeType]:
+    """The code of a module's own functions and methods: helpers of a workflow are part of it."""
+    codes: list[types.CodeType] = []
+    for _, value in sorted(space.items()):
+        if getattr(value, "__module__", None) != module:
+            continue
+        members = sorted(vars(value).items()) if isinstance(value, type) else [("", value)]
+        for _, member in members:
+            function = getattr(member, "__func__", member)
+            if isinstance(function, types.FunctionType):
+                codes.append(function.__code__)
+    return codes
+
+
+def _feed(hashed: Any, code: types.CodeType) -> None:
+    hashed.update(code.co_code)
+    hashed.update(repr((code.co_name, code.co_names, code.co_varnames, code.co_freevars)).encode("utf-8", "replace"))
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _feed(hashed, constant)
+        elif isinstance(constant, frozenset):
+            # Its own order differs from process to process.
+            hashed.update(repr(sorted(map(repr, constant))).encode("utf-8", "replace"))
+        else:
+            hashed.update(repr(constant).encode("utf-8", "replace"))

@@ -1,0 +1,72 @@
+"""How far a history may grow, and what room is kept in it for the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from durable.errors import HistoryFull
+from durable.kernel.texts.failure import type_name
+
+FULL: Final = "The history is full: "
+"""How a reason to block begins that only the length of the history is to blame for."""
+
+HISTORY_FULL: Final = type_name(HistoryFull)
+"""The class of such a block, as it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The limits of one history, in events and in bytes.
+
+    What others send must not use up what the code needs for itself: the last tenth takes no signals. Behind the limits
+    there is as much room again for a workflow that was asked to cancel, so that it can clean up; the event that closes
+    a workflow always has room.
+    """
+
+    max_events: int
+    max_bytes: int
+
+    def takes_signals(self, events: int, size: int) -> bool:
+        """Whether one more signal may be recorded."""
+        return events < self.signal_events and size < self.signal_bytes
+
+    def goes_on(self, events: int, size: int, *, cancelling: bool) -> bool:
+        """Whether anything else may be recorded."""
+        if cancelling:
+            return events < self.last_event and size < self.last_byte
+        return events < self.max_events and size < self.max_bytes
+
+    @property
+    def signal_events(self) -> int:
+        """So many events leave no room for a signal."""
+        return self.max_events - self.max_events // 10
+
+    @property
+    def signal_bytes(self) -> int:
+        """So many bytes leave no room for a signal."""
+        return self.max_bytes - self.max_bytes // 10
+
+    @property
+    def last_event(self) -> int:
+        """No more events than this, whatever happens, but for the one that closes."""
+        return self.max_events * 2 + 100
+
+    @property
+    def last_byte(self) -> int:
+        """No turn begins behind so many bytes."""
+        return self.max_bytes * 2 + 100_000
+
+    def words(self, events: int, size: int) -> str:
+        """Why it does not go on."""
+        if events >= self.max_events:
+            return f"{FULL}it has reached MAX_HISTORY_EVENTS ({self.max_events:,} events)."
+        return f"{FULL}it has reached MAX_HISTORY_BYTES ({size:,} of {self.max_bytes:,} bytes)."
+
+    def words_for_signals(self, events: int, size: int) -> str:
+        """Why it does not go on, where nothing but a signal is waited for."""
+        return (
+            f"{FULL}its code waits for a signal, and there is no room for one more: {events:,} events (at most "
+            f"{self.signal_events:,}; MAX_HISTORY_EVENTS less a tenth) of {size:,} bytes (at most "
+            f"{self.signal_bytes:,}; MAX_HISTORY_BYTES less a tenth)."
+        )

@@ -1,0 +1,95 @@
+"""Taking a suspended workflow from memory, in the open: its coroutines are closed here, never by the collector.
+
+A user's `finally` may run while that happens. It finds its loop current and its task set, but every durable call
+raises and nothing is scheduled, so that it can change nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import AsyncGenerator, Callable
+from typing import TYPE_CHECKING, Any
+
+from durable.kernel.loop import lines
+from durable.kernel.loop.asyncio_private import enter_task, get_running_loop, leave_task, set_running_loop
+from durable.kernel.loop.event_loop import CLOSED, CLOSING, is_exhausted
+from durable.kernel.loop.unsupported import close_unstarted
+
+if TYPE_CHECKING:
+    from durable.kernel.loop.futures import WorkflowTask
+from durable.kernel.loop.event_loop import WorkflowLoop
+
+logger = logging.getLogger("durable.workflow")
+
+_TRIES = 1_000
+_stubborn: list[Any] = []
+"""What answered every request to end with another `await`. Kept for ever, so that the collector does not try, too."""
+
+
+class TakenFromMemory(BaseException):
+    """Thrown into suspended code to end it. Runs `finally` and `except BaseException`, as GeneratorExit would.
+
+    Not GeneratorExit itself: that one leaves inner coroutines behind, half closed, when they await in their `finally`.
+    """
+
+
+def close(loop: WorkflowLoop) -> None:
+    """Close the coroutines and async generators of a loop, youngest first, and shut it. Never raises for their errors.
+
+    Runs on the calling thread; the loop must not be in the middle of a callback. Closing twice does nothing.
+    """
+    if loop.mode in (CLOSING, CLOSED):
+        return
+    before = get_running_loop()
+    hooks = sys.get_asyncgen_hooks()
+    loop.mode = CLOSING
+    set_running_loop(loop)
+    sys.set_asyncgen_hooks(firstiter=loop.keep_generator, finalizer=None)
+    try:
+        while loop.tasks or loop.generators:  # a `finally` may make more of them, which end unstarted
+            if loop.tasks:
+                task, _ = loop.tasks.popitem()
+                if not task.done():
+                    task.context.run(_close_task, loop, task)
+            else:
+                _close_generator(loop.generators.pop())
+    finally:
+        loop.shut()
+        sys.set_asyncgen_hooks(*hooks)
+        set_running_loop(before)
+
+
+def _close_task(loop: WorkflowLoop, task: WorkflowTask) -> None:
+    coroutine: Any = task.get_coro()
+    close_unstarted(coroutine)
+    if coroutine.cr_frame is None:
+        return
+    enter_task(loop, task)
+    try:
+        _end(coroutine, coroutine.throw)
+    finally:
+        leave_task(loop, task)
+
+
+def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:
+    if is_exhausted(generator):
+        return
+    thrown: Any = generator.athrow(TakenFromMemory())
+    try:
+        thrown.send(None)
+    except BaseException:  # noqa: BLE001 - as in `_end`
+        return
+    _end(generator, thrown.throw)
+
+
+def _end(code: Any, throw: Callable[[BaseException], Any]) -> None:
+    """Throw until the code has ended. An `await` in a `finally` suspends it again; that is left in the same way."""
+    for _ in range(_TRIES):
+        try:
+            throw(TakenFromMemory())
+        except BaseException:  # noqa: BLE001 - its end: its return, what was thrown, or an error of the user's `finally`
+            return
+    _stubborn.append(code)
+    text = "%r can not be closed: it catches everything and goes on. It stays in memory."
+    lines.say(lines.made(logger, logging.WARNING, text, code))

@@ -1,0 +1,385 @@
+"""The deterministic event loop that workflow code runs on.
+
+It has no selector and no clock: time is the recorded moment of the last event fed, callbacks run in the order in which
+they were scheduled, and a turn ends when nothing is ready. It runs only inside `with loop.turn:`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import threading
+import uuid
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextvars import Context, copy_context
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from durable.errors import InsideWorkflow, OutsideWorkflow, PoisonTurn, StackExhausted, WorkflowBlocked
+from durable.errors.showing import is_a, said
+from durable.kernel.loop import lines
+from durable.kernel.loop.asyncio_private import (
+    GATHERING,
+    get_running_loop,
+    number_gathering,
+    set_running_loop,
+    unseen_error,
+)
+from durable.kernel.loop.futures import ActivityFuture, WorkflowFuture, WorkflowTask
+from durable.kernel.loop.handles import NEVER, Handle, TimerHandle
+from durable.kernel.loop.timers import Timers
+from durable.kernel.loop.unsupported import RefusingLoop, close_unstarted, refuse_unordered
+from durable.kernel.texts.failure import describe, for_log
+from durable.kernel.texts.tracebacks import around
+
+if TYPE_CHECKING:
+    from durable.kernel.replay.execution import Execution
+    from durable.outcomes import Failure
+
+logger = logging.getLogger("durable.workflow")
+
+_SALTED = (1 << 60) - 1
+_MOST_PROBLEMS = 100
+_LONGEST_MESSAGE = 1_000
+
+
+class Mode(IntEnum):
+    """Where a loop stands. Only a running one schedules anything; what is made on a closing one never runs."""
+
+    RESTING = 0
+    RUNNING = 1
+    BROKEN = 2
+    CLOSING = 3
+    CLOSED = 4
+
+
+RESTING, RUNNING, BROKEN, CLOSING, CLOSED = Mode
+# Bound once: looking a member up in its enum costs as much as a call, and every callback asks.
+
+
+class Turn:
+    """The span in which a loop is the running loop of this thread. Whatever loop ran before runs again afterwards."""
+
+    __slots__ = ("_before", "_hooks", "_keep_generator", "_loop")
+
+    def __init__(self, loop: WorkflowLoop) -> None:
+        self._loop = loop
+        self._keep_generator = loop.keep_generator
+
+    def __enter__(self) -> None:
+        loop = self._loop
+        if loop.mode is not RESTING:
+            raise RuntimeError(
+                f"The loop of workflow {loop.workflow_id} is {loop.mode.name.lower()}; it can not be turned."
+            )
+        self._before = get_running_loop()
+        self._hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(self._keep_generator, None)
+        loop.mode = RUNNING
+        loop.thread = threading.get_ident()
+        set_running_loop(loop)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        set_running_loop(self._before)
+        sys.set_asyncgen_hooks(*self._hooks)
+        if self._loop.mode is RUNNING:
+            self._loop.mode = RESTING if error is None else BROKEN
+
+
+class WorkflowLoop(RefusingLoop):
+    """The loop of one execution. `execution` finds the way from the running loop to what runs on it."""
+
+    def __init__(self, workflow_id: uuid.UUID, execution: Execution) -> None:
+        self.workflow_id = workflow_id
+        self.execution = execution
+        self.mode = RESTING
+        self.turn = Turn(self)
+        self.thread = 0
+        self.replaying = False
+        self.now = datetime(1970, 1, 1, tzinfo=UTC)
+        self.elapsed = 0
+        self.main: WorkflowTask | None = None
+        self.exit: BaseException | None = None
+        self.halted: WorkflowBlocked | None = None
+        self.tasks: dict[WorkflowTask, None] = {}
+        self.timers = Timers()
+        self.problems: list[Failure] = []
+        self.lines: list[logging.LogRecord] = []
+        self.generators: list[AsyncGenerator[Any, Any]] = []
+        self._generators_checked = 64
+        self._ready: deque[Handle] = deque()
+        # The low bits of a UUIDv7 are its random ones: tasks of all workflows meet in one set of asyncio's.
+        self._number = (workflow_id.int & _SALTED) or 1
+        self._task_names = 0
+
+    # --- the engine's side ----------------------------------------------------------------------------------------
+
+    @property
+    def is_on(self) -> bool:
+        """Whether this is a turn: calls count."""
+        return self.mode is RUNNING
+
+    def start(self, at: datetime) -> None:
+        """Time counts from here."""
+        self.timers.start(at)
+        self.now = at
+        self.elapsed = 0
+
+    def set_now(self, at: datetime) -> None:
+        """The recorded moment of the event that is fed next."""
+        self.now = at
+        self.elapsed = self.timers.since_start(at)
+
+    def say_lines(self) -> None:
+        """Say what the code has logged since it was asked last."""
+        if self.lines:
+            said, self.lines = self.lines, []
+            for line in said:
+                lines.say(line)
+
+    def fire(self, handle: TimerHandle) -> None:
+        """A timer's moment has come: its callback is ready."""
+        self._ready.append(handle)
+
+    def halt(self, blocked: WorkflowBlocked) -> WorkflowBlocked:
+        """Stop after the callback that runs now, and block the workflow; answers the error. The first one counts."""
+        if self.halted is None:
+            self.halted = blocked
+        return blocked
+
+    def run(self, cpu_clock: Callable[[], float], cpu_seconds: float | None) -> None:
+        """Run what is ready until nothing is, or main is done, or user code wants to exit, or the loop was halted.
+
+        Raises `PoisonTurn` when that took more CPU time than allowed; a callback that runs is not interrupted.
+        """
+        ready = self._ready
+        main = self.main
+        handle: Handle | None
+        started = cpu_clock() if cpu_seconds is not None else 0.0
+        while ready:
+            handle = ready.popleft()
+            if handle.is_cancelled:
+                continue
+            try:
+                handle.context.run(handle.callback, *handle.args)
+            except (SystemExit, KeyboardInterrupt) as leaving:
+                self.exit = leaving
+            except BaseException as error:  # noqa: BLE001 - a callback of the user's code
+                self._callback_failed(error)
+            if cpu_seconds is not None and (spent := cpu_clock() - started) > cpu_seconds:
+                raise PoisonTurn(self.workflow_id, spent)
+            if self.exit is not None or self.halted is not None or (main is not None and main.done()):
+                ready.clear()
+        handle = None  # a kept traceback of an error above must not keep the task below
+
+    def _callback_failed(self, error: BaseException) -> None:
+        blocked = trouble_of_the_machine(error)
+        if blocked is not None:
+            self.halt(blocked)
+        self.call_exception_handler({"message": "A callback of the workflow raised", "exception": error})
+
+    def activity_future(self) -> ActivityFuture:
+        """A new future for an activity."""
+        future = ActivityFuture(loop=self)
+        future.number = self.next_number()
+        return future
+
+    def next_number(self) -> int:
+        """A number that no other future or task of this run has, the same in every replay."""
+        self._number += 1
+        return self._number
+
+    def keep_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Async generators that code leaves half-read are kept: the collector would finish them at its own time."""
+        self.generators.append(generator)
+        if len(self.generators) > self._generators_checked:
+            self.generators = [half_read for half_read in self.generators if not is_exhausted(half_read)]
+            self._generators_checked = max(64, 2 * len(self.generators))
+
+    def shut(self) -> None:
+        """Forget everything; what still refers to this loop does nothing from now on."""
+        self.mode = CLOSED
+        self._ready.clear()
+        self.timers.clear()
+        self.tasks.clear()
+        self.generators.clear()
+
+    # --- asyncio's side -------------------------------------------------------------------------------------------
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        handle = Handle(callback, args, context)
+        if self.mode is RUNNING:
+            self._ready.append(handle)
+        else:
+            self._unscheduled(handle)
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> Handle:
+        if threading.get_ident() != self.thread:
+            raise InsideWorkflow(
+                "A result from another thread", "Do the work in an activity, and await `.execute(...)`."
+            )
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimerHandle:
+        return self._schedule(self.timers.deadline(self.elapsed, delay), callback, args, context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> TimerHandle:
+        return self._schedule(self.timers.moment(when), callback, args, context)
+
+    def call_after(self, span: timedelta | float, callback: Callable[..., object], *args: Any) -> TimerHandle:
+        """`call_later` that takes a timedelta as well, exactly."""
+        return self._schedule(self.timers.deadline(self.elapsed, span), callback, args, None)
+
+    def _schedule(
+        self, due: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> TimerHandle:
+        handle = TimerHandle(callback, args, context, timers=self.timers, due=due, born=self.elapsed)
+        if self.mode is not RUNNING:
+            self._unscheduled(handle)
+        elif due != NEVER and due <= self.elapsed:
+            self._ready.append(handle)
+        else:
+            self.timers.add(handle)
+        return handle
+
+    def _unscheduled(self, handle: Handle) -> None:
+        handle.cancel()
+        if self.mode is RESTING:
+            raise OutsideWorkflow(
+                f"A future, task or event of workflow {self.workflow_id}",
+                "Another thread or workflow must not touch it.",
+            )
+
+    def time(self) -> float:
+        return self.elapsed / 1_000_000
+
+    def create_future(self) -> WorkflowFuture:
+        future = WorkflowFuture(loop=self)
+        self._number = future.number = self._number + 1
+        return future
+
+    def create_task(
+        self,
+        coro: Any,
+        *,
+        name: object = None,
+        context: Context | None = None,
+        eager_start: bool | None = None,
+    ) -> WorkflowTask:
+        refuse_unordered(coro)
+        if self.mode is not RUNNING and self.mode is not CLOSING:
+            close_unstarted(coro)
+            raise OutsideWorkflow("asyncio.create_task", "The workflow's code is not running: its turn is over.")
+        if eager_start:
+            close_unstarted(coro)
+            raise InsideWorkflow("An eager task", "A task of a workflow starts when its turn comes.")
+        awaited: asyncio.Future[Any] | None = None
+        if asyncio.isfuture(coro):
+            awaited, coro = coro, _result_of(coro)
+        self._task_names += 1
+        self._number += 1
+        task = WorkflowTask(
+            coro,
+            loop=self,
+            number=self._number,
+            name=f"Task-{self._task_names}" if name is None else str(name),
+            context=copy_context() if context is None else context,
+        )
+        if awaited is not None:
+            task.add_done_callback(_canceller(awaited), context=task.context)
+        self.tasks[task] = None
+        task.add_done_callback(self._task_done, context=task.context)
+        return task
+
+    def _task_done(self, task: WorkflowTask) -> None:
+        self.tasks.pop(task, None)
+        error = unseen_error(task)
+        if error is None:
+            return
+        if self.replaying:
+            task.exception()  # marks it as seen: it was said the first time
+        blocked = trouble_of_the_machine(error)
+        if blocked is not None:
+            self.halt(blocked)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Note what went wrong behind the code's back, and say it once: not in replay, nor of a closed workflow."""
+        if self.mode >= CLOSING or self.replaying:
+            return
+        error = context.get("exception")
+        message = said(context.get("message", "A problem in the workflow's loop"), _LONGEST_MESSAGE, what="message")
+        exc_info: Any = None
+        if error is not None and is_a(error, BaseException):
+            if len(self.problems) < _MOST_PROBLEMS:
+                self.problems.append(describe(error))
+            exc_info = for_log(error)
+        line = lines.made(logger, logging.ERROR, "%s (workflow %s)", message, str(self.workflow_id), exc_info=exc_info)
+        if self.mode is RUNNING:
+            self.lines.append(line)
+        else:
+            lines.say(line)
+
+    default_exception_handler = call_exception_handler
+
+    def get_debug(self) -> bool:
+        """False. Every new future asks, also the one that `asyncio.gather` makes by a class of its own."""
+        asking = sys._getframe(1)
+        if asking.f_code is GATHERING:
+            number_gathering(asking, self.next_number())
+        return False
+
+    def get_exception_handler(self) -> None:
+        return None
+
+    def get_task_factory(self) -> None:
+        return None
+
+    def is_running(self) -> bool:
+        return self.mode is RUNNING or self.mode is CLOSING
+
+    def is_closed(self) -> bool:
+        return self.mode is CLOSED
+
+
+def trouble_of_the_machine(error: BaseException) -> WorkflowBlocked | None:
+    """What must not become history, since it depends on the caller's stack or the machine; None for other errors."""
+    for part in around(error):
+        if is_a(part, RecursionError):
+            return StackExhausted()
+        if is_a(part, MemoryError):
+            return WorkflowBlocked("The workflow's code ran out of memory.")
+    return None
+
+
+def is_exhausted(generator: AsyncGenerator[Any, Any]) -> bool:
+    """Whether an async generator has ended: then it has no frame any more."""
+    return getattr(generator, "ag_frame", None) is None
+
+
+async def _result_of(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
+def _canceller(future: asyncio.Future[Any]) -> Callable[[asyncio.Task[Any]], None]:
+    """A task over a future may be cancelled before its first step; the future has to learn it all the same."""
+
+    def pass_on(task: asyncio.Task[Any]) -> None:
+        if task.cancelled():
+            future.cancel()
+
+    return pass_on

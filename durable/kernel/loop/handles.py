@@ -1,0 +1,79 @@
+"""Callbacks of a workflow's loop: ready ones, and those that wait for their time.
+
+They do what asyncio promises of a handle, and are not made of its own: those look for debug mode, keep tracebacks, and
+can only be run through their private attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from durable.kernel.loop.timers import TimerId, Timers
+
+NEVER = -1
+"""In place of a due time: infinitely far."""
+
+
+class Handle:
+    """A callback that is ready to run; what `call_soon` returns."""
+
+    __slots__ = ("args", "callback", "context", "is_cancelled")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = copy_context() if context is None else context
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """The callback will not run; what it holds is let go."""
+        self.is_cancelled = True
+        self.callback = _nothing
+        self.args = ()
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.is_cancelled
+
+    def get_context(self) -> Context:
+        """The context that the callback runs in."""
+        return self.context
+
+
+class TimerHandle(Handle):
+    """What `call_at` and `call_later` return. `id` is None until the activation is idle."""
+
+    __slots__ = ("_timers", "born", "due", "id")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        *,
+        timers: Timers,
+        due: int,
+        born: int,
+    ) -> None:
+        super().__init__(callback, args, context)
+        self._timers = timers
+        self.due = due
+        self.born = born
+        self.id: TimerId | None = None
+
+    def cancel(self) -> None:
+        if not self.is_cancelled:
+            self._timers.cancelled(self)
+        super().cancel()
+
+    def when(self) -> float:
+        """The moment at which it is due, by the loop's clock."""
+        return math.inf if self.due == NEVER else self.due / 1_000_000
+
+
+def _nothing() -> None:
+    """What a cancelled handle would call."""

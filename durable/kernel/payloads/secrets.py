@@ -1,0 +1,114 @@
+"""Values that nobody is shown: `Annotated[str, durable.Secret]`, and fields of certain names.
+
+Payloads are shown where nobody may know how they are annotated (a signal's is, by the code that waits for it). So a
+field that is marked once, in whichever registered function, is hidden by its name wherever it stands.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import typing
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from durable.kernel.payloads.hints import Unresolved, resolved
+
+HIDDEN: Final = "hidden"
+WHOLE_RESULT: Final = ""
+"""Among the names: there is a function whose result is secret as a whole, so that no result is shown."""
+
+_MARK = re.compile(r"\bSecret\b")
+
+
+class Secret:
+    """Marks what is shown as "hidden" in the admin, by commands, in errors and reprs, whatever the permissions.
+
+    `Annotated[str, durable.Secret]`, for a parameter or the field of a record. It is stored as it would be otherwise:
+    keeping it from who reads the database is the codec's.
+    """
+
+
+def is_secret(hint: Any) -> bool:
+    """Whether an annotation is marked, itself or as a member of a union or a list."""
+    return _is_secret(hint, frozenset())
+
+
+def holds_secret(hint: Any) -> bool:
+    """Whether an annotation is marked, or a field is at any depth of it."""
+    return bool(names_of({"value": hint}))
+
+
+def _is_secret(hint: Any, inside: frozenset[int]) -> bool:
+    if typing.get_origin(hint) is typing.Annotated:
+        marked = any(mark is Secret or isinstance(mark, Secret) for mark in hint.__metadata__)
+        return marked or _is_secret(hint.__origin__, inside)
+    if isinstance(hint, Unresolved):  # its names are imported for type checkers only; the mark may be one of them
+        return _MARK.search(hint.text) is not None
+    if isinstance(hint, typing.NewType):
+        return _is_secret(hint.__supertype__, inside)
+    if hasattr(hint, "__value__"):  # an alias, which may contain itself
+        return id(hint) not in inside and _is_secret(hint.__value__, inside | {id(hint)})
+    return any(_is_secret(part, inside) for part in typing.get_args(hint))
+
+
+def names_of(hints: Mapping[str, Any]) -> frozenset[str]:
+    """The names of the parameters and fields that are marked in a function's annotations, at any depth."""
+    names: set[str] = set()
+    _collect(hints.items(), names, {})
+    if "return" in names:
+        names.remove("return")
+        names.add(WHOLE_RESULT)
+    return frozenset(names)
+
+
+def _collect(hints: Iterable[tuple[str, Any]], names: set[str], seen: dict[int, Any]) -> None:
+    for name, hint in hints:
+        if is_secret(hint):
+            names.add(name)
+        _look_into(hint, names, seen)
+
+
+def _look_into(hint: Any, names: set[str], seen: dict[int, Any]) -> None:
+    if id(hint) in seen:
+        return
+    # Kept alive: annotations that are texts become new objects each time, and the id of one that is gone is used again.
+    seen[id(hint)] = hint
+    for part in typing.get_args(hint):
+        _look_into(part, names, seen)
+    kind = typing.get_origin(hint) or getattr(hint, "__supertype__", None) or getattr(hint, "__value__", hint)
+    if kind is not hint:
+        _look_into(kind, names, seen)
+    elif isinstance(hint, type) and (
+        dataclasses.is_dataclass(hint) or typing.is_typeddict(hint) or hasattr(hint, "_fields")
+    ):
+        _collect(resolved(hint).items(), names, seen)
+
+
+def hidden(data: Any, names: frozenset[str]) -> Any:
+    """JSON natives with the values of these names hidden, at any depth. The same object where there is none."""
+    if not names:
+        return data
+    if isinstance(data, dict):
+        shown = {
+            key: HIDDEN if str(key).lstrip("*").casefold() in names else hidden(value, names)
+            for key, value in data.items()
+        }
+        return data if all(shown[key] is value for key, value in data.items()) else shown
+    if isinstance(data, list):
+        listed = [hidden(item, names) for item in data]
+        return data if all(item is was for item, was in zip(listed, data, strict=True)) else listed
+    return data
+
+
+def hidden_text(text: str, names: frozenset[str]) -> str:
+    """The same of JSON text. Text that cannot be read is hidden whole: what is in it cannot be told."""
+    if not names:
+        return text
+    try:
+        data = json.loads(text)
+        shown = hidden(data, names)
+    except (ValueError, RecursionError):
+        return HIDDEN
+    return text if shown is data else json.dumps(shown, ensure_ascii=False)

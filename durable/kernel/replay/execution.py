@@ -1,0 +1,349 @@
+"""One run of a workflow's code in memory: events go in, commands come out.
+
+Everything is decided per activation, that is per single input event: set the time, feed the event, run until nothing is
+ready, harvest what was asked for. Replay does the same with the history's own events, and compares.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from durable.errors import HistoryFull, NonDeterminism, PoisonTurn
+from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.codec import Codec
+from durable.kernel.history.commands import Command, ScheduleActivity
+from durable.kernel.history.events import CLOSING, INPUTS, RECORDS, Event, EventType
+from durable.kernel.history.room import FULL, Room
+from durable.kernel.loop import closing
+from durable.kernel.loop.event_loop import WorkflowLoop
+from durable.kernel.loop.futures import ActivityFuture
+from durable.kernel.loop.stack import on_shallow_stack
+from durable.kernel.loop.timers import Timer
+from durable.kernel.replay.calls import Calls
+from durable.kernel.replay.feeding import ending, feed
+from durable.kernel.replay.mailbox import Mailbox
+from durable.kernel.replay.matching import Asked, match, unreadable, words_of_record
+from durable.outcomes import Failure
+
+_EMPTY_WEIGHT = 4_096
+_FUTURE_WEIGHT = 700
+_TASK_WEIGHT = 1_800
+_TIMER_WEIGHT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`cpu_for`: CPU time of one activation, None for no limit. `max_events`: events of one history."""
+
+    cpu_for: timedelta | None
+    max_events: int
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """What one input event led to. `log` is what the loop's exception handler caught meanwhile."""
+
+    commands: tuple[Command, ...]
+    log: tuple[Failure, ...] = ()
+
+
+_STARTED = EventType.WORKFLOW_STARTED
+_BEGINNINGS = RECORDS | {EventType.WORKFLOW_BEGUN}
+"""What may say when the first activation was: the first of these behind `workflow_started`."""
+
+
+class Awaits(StrEnum):
+    """Whether the outcome of an activity is still to be fed."""
+
+    OPEN = "open"
+    SETTLED = "settled"
+    UNKNOWN = "unknown"
+
+
+class Execution:
+    """A workflow's code, suspended between its turns. Close it before it is let go: see `close`.
+
+    After an error of `replay` or `activate` it is of no use any more and has to be closed.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_cpu_clock",
+        "_cpu_seconds",
+        "_max_events",
+        "_rng",
+        "calls",
+        "cancel_reason",
+        "codec",
+        "definition",
+        "digest_key",
+        "done",
+        "drift",
+        "last_seq",
+        "loop",
+        "mailbox",
+        "run",
+        "workflow_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        definition: WorkflowDefinition[Any, Any],
+        *,
+        workflow_id: uuid.UUID,
+        run: int,
+        codec: Codec,
+        limits: Limits,
+        cpu_clock: Callable[[], float],
+    ) -> None:
+        self.definition = definition
+        self.workflow_id = workflow_id
+        self.run = run
+        self.codec = codec
+        self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
+        self.calls = Calls(self.loop, limit=limits.max_events)
+        self.mailbox = Mailbox(self.loop, self.calls, codec, workflow_id)
+        self.digest_key = b""
+        self.last_seq = 0
+        self.done = False
+        self.drift = 0
+        self._bytes = 0
+        self.cancel_reason: str | None = None
+        self._rng: random.Random | None = None
+        self._cpu_clock = cpu_clock
+        self._cpu_seconds = None if limits.cpu_for is None else limits.cpu_for.total_seconds()
+        self._max_events = limits.max_events
+
+    @classmethod
+    def begin(
+        cls,
+        definition: WorkflowDefinition[Any, Any],
+        *,
+        workflow_id: uuid.UUID,
+        run: int,
+        codec: Codec,
+        limits: Limits,
+        cpu_clock: Callable[[], float],
+    ) -> Execution:
+        """A run that has seen no event yet. `cpu_clock` reads the CPU time of the calling thread, in seconds."""
+        return cls(definition, workflow_id=workflow_id, run=run, codec=codec, limits=limits, cpu_clock=cpu_clock)
+
+    @property
+    def rng(self) -> random.Random:
+        """The random generator of this run."""
+        if self._rng is None:
+            self._rng = random.Random(f"{self.workflow_id}:{self.run}")
+        return self._rng
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory this takes."""
+        loop = self.loop
+        return (
+            _EMPTY_WEIGHT
+            + _FUTURE_WEIGHT * len(self.calls.open)
+            + _TASK_WEIGHT * len(loop.tasks)
+            + _TIMER_WEIGHT * len(loop.timers)
+            + self._bytes
+            + self.mailbox.weight
+        )
+
+    @property
+    def awaits_activities(self) -> bool:
+        """Whether the outcome of any activity is still to be fed."""
+        return bool(self.calls.open)
+
+    @property
+    def now(self) -> datetime | None:
+        """The time of the last input that was fed; None before the first."""
+        return self.loop.now if self.loop.main is not None else None
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether a request to cancel was fed. A later one is to be consumed without being fed."""
+        return self.cancel_reason is not None
+
+    # --- feeding --------------------------------------------------------------------------------------------------
+
+    def replay(self, history: Sequence[Event]) -> None:
+        """Feed the events since the run began, and compare what the code asks for with what they record.
+
+        Raises `NonDeterminism`, `StackExhausted`, `WorkflowBlocked`, `PoisonTurn`.
+        """
+        on_shallow_stack(self._replay, history)
+
+    def activate(self, event: Event) -> Activation:
+        """Feed one new input event, whose `seq` follows `last_seq`, and answer what the code asks for.
+
+        Each command is one event: afterwards `last_seq` is the event's `seq` plus the number of commands. Raises
+        `PoisonTurn`, `StackExhausted`, `WorkflowBlocked`. What the code logged is said then, on this thread; it is
+        dropped when the activation is undone (`PoisonTurn`).
+        """
+        try:
+            return on_shallow_stack(self._activate, event)
+        except PoisonTurn:
+            self.loop.lines.clear()
+            raise
+        finally:
+            self.loop.say_lines()
+
+    def awaits(self, ordinal: int) -> Awaits:
+        """Whether an activity's outcome is to be fed (OPEN), or consumed without being fed (the others)."""
+        if ordinal in self.calls.open:
+            return Awaits.OPEN
+        return Awaits.SETTLED if 0 < ordinal <= self.calls.last_ordinal else Awaits.UNKNOWN
+
+    def next_timer(self) -> Timer | None:
+        """The pending timer that is due first, if any."""
+        return self.loop.timers.earliest()
+
+    def due_timers(self, now: datetime) -> list[Timer]:
+        """The timers that are due at a moment, in the order in which they fire; each `activate` may change the rest."""
+        return self.loop.timers.due(now)
+
+    def pending_timers(self) -> list[dict[str, Any]]:
+        """The pending timers as plain JSON, for people. Infinite ones are left out."""
+        return [{"id": list(timer.id), "due": timer.due.isoformat()} for timer in self.loop.timers]
+
+    def unread_signals(self) -> tuple[str, ...]:
+        """The names of signals that were received and not taken by the code, one for each."""
+        return self.mailbox.unread()
+
+    def close(self) -> None:
+        """Take this from memory, on the calling thread. The user's `finally` blocks may run; they can change nothing.
+
+        Never raises for what they do. Closing twice does nothing.
+        """
+        on_shallow_stack(closing.close, self.loop)
+        self.calls.clear()
+        self.mailbox.clear()
+
+    def _activate(self, event: Event) -> Activation:
+        if self.done or (self.last_seq and event.seq != self.last_seq + 1):
+            raise ValueError(f"Event {event.seq} can not follow event {self.last_seq} of workflow {self.workflow_id}.")
+        with self.loop.turn:
+            commands = tuple([self._command(command) for command in self._run(event)])
+            self.last_seq = event.seq + len(commands)
+        limit = self._max_events if self.cancel_reason is None else Room(self._max_events, 1).last_event
+        if self.last_seq > limit and not self.done:
+            raise HistoryFull(
+                f"{FULL}it would reach {self.last_seq:,} events, more than the limit of {limit:,} "
+                "(DURABLE['MAX_HISTORY_EVENTS']).",
+                {"events": self.last_seq, "limit": limit},
+            )
+        return Activation(commands, self._log())
+
+    def _replay(self, history: Sequence[Event]) -> None:
+        if self.last_seq:
+            raise ValueError(f"The history of workflow {self.workflow_id} was fed already.")
+        self.loop.replaying = True
+        with self.loop.turn:
+            at = 0
+            while at < len(history) and not self.done:
+                at = self._replay_activation(history, at)
+            if self.done:
+                closing.close(self.loop)
+        self.loop.replaying = False
+        if history:
+            self.last_seq = history[-1].seq
+
+    def _replay_activation(self, history: Sequence[Event], at: int) -> int:
+        """Feed the event at this index with its records; answers the index of the next event."""
+        event = history[at]
+        at += 1
+        kind = event.type
+        if kind in INPUTS:
+            if kind is _STARTED:
+                began = _began_at(history, at)
+                if began is None:
+                    self.done = True  # it was ended before its first turn: its code never ran
+                    return at
+                event = replace(event, recorded_at=began)
+            records, at = _records(history, at)
+            self.mailbox.known_unreadable = unreadable(records)
+            asked = self._run(event)
+            self.mailbox.known_unreadable = {}
+            taken, drift = match(asked, records, after=event.seq)
+            self.drift += drift
+            for command, record in zip(asked, taken, strict=True):
+                if type(command) is ActivityFuture:
+                    self.calls.number(command, record.ordinal or 0)
+        elif _is_from_outside(event):
+            self.done = True
+        elif kind in RECORDS:
+            raise NonDeterminism(position=event.seq, recorded=words_of_record(event), asked="nothing before its start")
+        return at
+
+    def _run(self, event: Event) -> list[Asked]:
+        loop = self.loop
+        if loop.main is None:
+            loop.start(event.recorded_at)
+        loop.set_now(event.recorded_at)
+        self._bytes += feed(self, event)
+        loop.run(self._cpu_clock, self._cpu_seconds)
+        if loop.halted is not None:
+            raise loop.halted
+        asked: list[Asked] = list(self.calls.harvest())
+        if loop.main is not None and (loop.exit is not None or loop.main.done()):
+            self.done = True
+            kept: list[Asked] = [command for command in asked if type(command) is not ActivityFuture]
+            dropped = tuple(command.activity for command in asked if type(command) is ActivityFuture)
+            end = ending(self, dropped)
+            closing.close(loop)
+            return [*kept, end]
+        loop.timers.settle(event.seq)
+        return asked
+
+    def _command(self, command: Asked) -> Command:
+        if type(command) is not ActivityFuture:
+            return command  # type: ignore[return-value]
+        payload = command.payload
+        self.calls.number(command, self.calls.last_ordinal + 1)
+        return ScheduleActivity(command.ordinal, command.activity, payload, command.digest, command.options)
+
+    def _log(self) -> tuple[Failure, ...]:
+        problems = self.loop.problems
+        if not problems:
+            return ()
+        self.loop.problems = []
+        return tuple(problems)
+
+
+def _records(history: Sequence[Event], at: int) -> tuple[list[Event], int]:
+    """The records from this index to the next input, or to an end from outside; and the index of that."""
+    records = []
+    while at < len(history):
+        event = history[at]
+        kind = event.type
+        if kind in INPUTS or (kind in CLOSING and _is_from_outside(event)):
+            break
+        if kind in RECORDS:
+            records.append(event)
+        at += 1
+    return records, at
+
+
+def _began_at(history: Sequence[Event], at: int) -> datetime | None:
+    """When the first activation was, by the first event behind the start that can say it; None: there was none."""
+    for event in itertools.islice(history, at, None):
+        if _is_from_outside(event):
+            return None
+        if event.type in INPUTS:
+            break
+        if event.type in _BEGINNINGS:
+            return event.recorded_at
+    return history[at - 1].recorded_at
+
+
+def _is_from_outside(event: Event) -> bool:
+    """An end that the code did not ask for: terminated by an operator, or over its time."""
+    if event.type is EventType.WORKFLOW_CANCELLED:
+        return bool(event.data.get("terminated"))
+    return event.type is EventType.WORKFLOW_TIMED_OUT

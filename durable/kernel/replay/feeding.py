@@ -1,0 +1,182 @@
+"""The two ends of an activation: an input event becomes something that the code sees, and its end becomes a command."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Context
+from typing import TYPE_CHECKING
+
+from durable.errors import ActivityError, ArgumentsMismatch, NonDeterminism, PayloadError, WorkflowBlocked
+from durable.errors.showing import is_a
+from durable.kernel import failures
+from durable.kernel.codec import decode_arguments, read_digest_key
+from durable.kernel.history.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.loop.event_loop import trouble_of_the_machine
+from durable.kernel.payloads import birthplace
+from durable.kernel.texts.failure import describe, for_log
+
+if TYPE_CHECKING:
+    from durable.kernel.loop.futures import ActivityFuture
+    from durable.kernel.replay.execution import Execution
+
+
+_STARTED = EventType.WORKFLOW_STARTED
+_CONTAINER_WEIGHT = 60
+_USUAL = 3
+"""Times that data takes more memory than its text, if it holds what texts usually hold."""
+
+
+def feed(execution: Execution, event: Event) -> int:
+    """Make an input event's effect ready to run; answers the bytes of payload that the code now may hold on to.
+
+    Raises `WorkflowBlocked` for a payload that today's code can not read, and `NonDeterminism` for an event that
+    today's code does not wait for.
+    """
+    if (execution.loop.main is None) is not (event.type is _STARTED):
+        raise NonDeterminism(
+            position=event.seq, recorded=f"the event {event.type}", asked="exactly one start, at first"
+        )
+    return _FEEDERS[event.type](execution, event)
+
+
+def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
+    """How the workflow ended, its main task being done or having been left. `dropped` are the calls nobody awaits.
+
+    Raises `StackExhausted` or `WorkflowBlocked` when it ended by something that is the machine's and not the code's.
+    """
+    loop = execution.loop
+    main = loop.main
+    left = sum(not task.done() for task in loop.tasks if task is not main)
+    try:
+        if main is None or not main.done():
+            raise loop.exit if loop.exit is not None else RuntimeError("The workflow has not ended.")
+        result = main.result()
+        born = birthplace.result(execution.workflow_id, None)
+        payload = execution.codec.encode(result, execution.definition.result_hint, path="result", birthplace=born)
+        return CompleteWorkflow(payload, left, dropped)
+    except BaseException as error:  # noqa: BLE001 - whatever the user's code raised ends its workflow, and nothing else
+        if is_a(error, asyncio.CancelledError) and execution.cancel_reason is not None:
+            return CancelWorkflow(execution.cancel_reason, left, dropped)
+        blocked = trouble_of_the_machine(error)
+        if blocked is not None:
+            raise blocked from for_log(error)
+        return FailWorkflow(describe(error), left, dropped, error)
+
+
+def _start(execution: Execution, event: Event) -> int:
+    payload: str = event.data["input"]
+    definition = execution.definition
+    try:
+        args, kwargs = decode_arguments(definition, payload, codec=execution.codec, workflow_id=execution.workflow_id)
+    except (PayloadError, ArgumentsMismatch) as problem:
+        raise _unreadable(event, "The workflow's arguments", problem) from problem
+    try:
+        codec, workflow_id = execution.codec, execution.workflow_id
+        execution.digest_key = read_digest_key(event.data, codec=codec, workflow_id=workflow_id)
+    except PayloadError as problem:
+        raise _unreadable(event, "The key of the workflow's digests", problem) from problem
+    loop = execution.loop
+    loop.main = loop.create_task(definition.fn(*args, **kwargs), name="main", context=Context())
+    return _heft(payload)
+
+
+def _complete(execution: Execution, event: Event) -> int:
+    future = _open(execution, event)
+    payload: str = event.data["result"]
+    born = birthplace.result(execution.workflow_id, future.ordinal)
+    try:
+        result = execution.codec.decode(payload, future.hint, path=f"result of {future.activity}", birthplace=born)
+    except PayloadError as problem:
+        raise _unreadable(event, f"The result of {future.activity} (activity {event.ordinal})", problem) from problem
+    del execution.calls.open[future.ordinal]
+    if not future.done():
+        future.set_result(result)
+    return _heft(payload)
+
+
+def _fail(execution: Execution, event: Event) -> int:
+    future = _open(execution, event)
+    born = birthplace.failure(execution.workflow_id, event.ordinal)
+    try:
+        failure = failures.opened(event.data["failure"], born, codec=execution.codec)
+    except PayloadError as problem:
+        what = f"The failure of {future.activity} (activity {event.ordinal})"
+        raise _unreadable(event, what, problem) from problem
+    del execution.calls.open[future.ordinal]
+    if future.done():
+        return 0
+    future.set_exception(
+        ActivityError(
+            activity=future.activity,
+            ordinal=future.ordinal,
+            type=failure.type,
+            message=failure.message,
+            traceback=failure.traceback,
+            attempts=int(event.data.get("attempts", 0)),
+        )
+    )
+    if execution.loop.replaying:
+        future.exception()  # marks it as seen: that nobody looked was said the first time
+    return len(failure.traceback)
+
+
+def _fire(execution: Execution, event: Event) -> int:
+    seq, place = event.data["timer"]
+    handle = execution.loop.timers.take((seq, place))
+    if handle is None:
+        raise NonDeterminism(
+            position=event.seq,
+            recorded=f"that timer {place} of event {seq} fired",
+            asked="no such timer, or one that was cancelled before",
+        )
+    execution.loop.fire(handle)
+    return 0
+
+
+def _receive(execution: Execution, event: Event) -> int:
+    payload: str = event.data["payload"]
+    execution.mailbox.deliver(event.data["name"], (event.seq, payload))
+    # Most code looks at a signal and lets it go. What it may keep of all is bounded by the history, unless it is much
+    # larger once it was read.
+    return max(0, _heft(payload) - _USUAL * len(payload))
+
+
+def _cancel(execution: Execution, event: Event) -> int:
+    execution.cancel_reason = str(event.data.get("reason") or "")
+    main = execution.loop.main
+    if main is not None:
+        main.cancel()
+    return 0
+
+
+_FEEDERS: dict[EventType, Callable[[Execution, Event], int]] = {
+    EventType.WORKFLOW_STARTED: _start,
+    EventType.ACTIVITY_COMPLETED: _complete,
+    EventType.ACTIVITY_FAILED: _fail,
+    EventType.TIMER_FIRED: _fire,
+    EventType.SIGNAL_RECEIVED: _receive,
+    EventType.CANCEL_REQUESTED: _cancel,
+}
+
+
+def _open(execution: Execution, event: Event) -> ActivityFuture:
+    future = execution.calls.open.get(event.ordinal or 0)
+    if future is None:
+        outcome = "result" if event.type is EventType.ACTIVITY_COMPLETED else "failure"
+        raise NonDeterminism(
+            position=event.seq,
+            recorded=f"the {outcome} of activity {event.ordinal}",
+            asked="no such activity, or it was cancelled before",
+        )
+    return future
+
+
+def _heft(payload: str) -> int:
+    """About what a payload takes once it was read. An empty list is two characters, and twenty times as many bytes."""
+    return len(payload) + _CONTAINER_WEIGHT * (payload.count("[") + payload.count("{"))
+
+
+def _unreadable(event: Event, what: str, problem: Exception) -> WorkflowBlocked:
+    return WorkflowBlocked(f"{what} can not be read: {problem}", {"position": event.seq, "problem": str(problem)})

@@ -1,0 +1,141 @@
+"""Signals of a workflow: first in, first out for each name, kept until somebody waits."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from durable.errors import PayloadError, SignalUnreadable, WorkflowBlocked
+from durable.kernel.history.commands import RecordUnreadable
+from durable.kernel.payloads import birthplace
+
+if TYPE_CHECKING:
+    import uuid
+
+    from durable.kernel.codec import Codec
+    from durable.kernel.loop.event_loop import WorkflowLoop
+    from durable.kernel.loop.futures import WorkflowFuture
+    from durable.kernel.replay.calls import Calls
+
+
+Signal = tuple[int, str]
+"""The `seq` of its event, and its payload."""
+
+_SIGNAL_WEIGHT = 150
+_NAME_WEIGHT = 1_000
+"""About how many bytes a kept signal and a name with kept ones take, beside the payloads."""
+
+
+class Mailbox:
+    """Kept signals and waiters by name. For no name are there both.
+
+    `weight` is about how many bytes the kept ones take.
+    """
+
+    __slots__ = ("_calls", "_codec", "_kept", "_loop", "_waiting", "_workflow_id", "known_unreadable", "weight")
+
+    def __init__(self, loop: WorkflowLoop, calls: Calls, codec: Codec, workflow_id: uuid.UUID) -> None:
+        self._loop = loop
+        self._calls = calls
+        self._codec = codec
+        self._workflow_id = workflow_id
+        self._kept: dict[str, deque[Signal]] = {}
+        self._waiting: dict[str, deque[WorkflowFuture]] = {}
+        self.weight = 0
+        self.known_unreadable: dict[int, str] = {}
+        """What the records of a replayed activation say of signals that were taken in it, by `seq`."""
+
+    def deliver(self, name: str, signal: Signal) -> None:
+        """Hand a signal to the first that waits for it, or keep it behind the ones that came before."""
+        if not self._hand_over(name, signal):
+            self._keep(name, signal).append(signal)
+
+    async def take(self, name: str, hint: Any) -> Any:
+        """The next signal of this name, decoded by `hint`. A waiter that is cancelled loses nothing.
+
+        One that is not of the type asked for raises `SignalUnreadable` in the code, and that is recorded, so that it
+        raises in every replay: nobody from outside can block a workflow. What only a deploy can have caused blocks it:
+        a payload that the codec cannot open, or one that was read before.
+        """
+        kept = self._kept.get(name)
+        if kept:
+            seq, payload = kept.popleft()
+            self.weight -= _SIGNAL_WEIGHT + len(payload)
+            if not kept:
+                del self._kept[name]
+                self.weight -= _NAME_WEIGHT
+        else:
+            seq, payload = await self._wait(name)
+        born = birthplace.signal(self._workflow_id, name)
+        try:
+            data = self._codec.unseal(payload, path=f"signal {name}", birthplace=born)
+        except PayloadError as problem:
+            return await self._block(name, problem)
+        said = self.known_unreadable.get(seq)
+        if said is None:
+            try:
+                return self._codec.read(data, hint, path=f"signal {name}")
+            except PayloadError as problem:
+                if self._loop.replaying:
+                    return await self._block(name, problem)
+                said = str(problem)
+        self._calls.issued.append(RecordUnreadable(seq, said))
+        raise SignalUnreadable(name, said)
+
+    async def _block(self, name: str, problem: PayloadError) -> Any:
+        self._loop.halt(
+            WorkflowBlocked(
+                f"The signal {name!r} can not be read: {problem}", {"signal": name, "problem": str(problem)}
+            )
+        )
+        return await self._loop.create_future()  # for ever: the code must not go on, nor catch this
+
+    def unread(self) -> tuple[str, ...]:
+        """The names of the signals that nobody took, one for each."""
+        return tuple(name for name, kept in self._kept.items() for _ in kept)
+
+    def awaited(self) -> tuple[str, ...]:
+        """The names of the signals that somebody waits for now, one for each who does."""
+        return tuple(name for name, waiters in self._waiting.items() for waiter in waiters if not waiter.done())
+
+    def clear(self) -> None:
+        """Forget who waits."""
+        self._waiting.clear()
+
+    async def _wait(self, name: str) -> Signal:
+        waiters = self._waiting.setdefault(name, deque())
+        waiter = self._loop.create_future()
+        waiters.append(waiter)
+        try:
+            return await waiter  # type: ignore[no-any-return]
+        except BaseException:  # cancellation, and GeneratorExit when the workflow is taken from memory
+            if waiter.done() and not waiter.cancelled():
+                self._give_back(name, waiter.result())
+            else:
+                waiter.cancel()
+                if waiter in waiters:
+                    waiters.remove(waiter)
+            raise
+
+    def _hand_over(self, name: str, signal: Signal) -> bool:
+        waiters = self._waiting.get(name)
+        while waiters:
+            waiter = waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(signal)
+                return True
+        return False
+
+    def _give_back(self, name: str, signal: Signal) -> None:
+        """It was handed over, but its taker was cancelled before it could look: the next one gets it."""
+        if not self._hand_over(name, signal):
+            self._keep(name, signal).appendleft(signal)
+
+    def _keep(self, name: str, signal: Signal) -> deque[Signal]:
+        """Where one more signal of this name goes. It weighs from here on."""
+        kept = self._kept.get(name)
+        if kept is None:
+            kept = self._kept[name] = deque()
+            self.weight += _NAME_WEIGHT
+        self.weight += _SIGNAL_WEIGHT + len(signal[1])
+        return kept

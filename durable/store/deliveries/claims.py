@@ -1,0 +1,195 @@
+"""The claim: due pending rows become deliveries under a token."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.logs import get_logger, words
+from durable.models.fields import moment_from_database
+from durable.outcomes import Claim
+from durable.store.connections import sql
+
+logger = get_logger("durable.store")
+
+_RETURNING = (
+    "id, workflow_id, run, ordinal, activity, input, options, deliveries, delivery_failures, delivery_budget, "
+    "attempts, attempt_budget, last_heartbeat, suspect, "
+)
+
+
+def anything_due(connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, suspects: bool) -> int:
+    """Look, without a lock, whether there is a row that `lock_due` could lock: 1 or 0."""
+    statement, params = _due(connection, queues, suspects=suspects, limit=1, ending="")
+    return len(sql.fetch(connection, statement, params))
+
+
+def lock_due(
+    connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None, suspects: bool
+) -> list[int]:
+    """Lock due pending rows that nobody else holds, in claim order: higher priority, then earlier due, then id.
+
+    Suspects and the others are two sets: a suspect is delivered alone. The limit is a literal in the statement, since
+    as a parameter it would be planned anew each time or, worse, generically. Bounds the transaction's lock waits.
+    """
+    ending = sql.locking(connection, "NO KEY UPDATE SKIP LOCKED")
+    statement, params = _due(connection, queues, suspects=suspects, limit=limit, ending=ending)
+    return [row[0] for row in sql.fetch(connection, statement, params)]
+
+
+def _due(
+    connection: BaseDatabaseWrapper,
+    queues: tuple[str, ...] | None,
+    *,
+    suspects: bool,
+    limit: int,
+    ending: str,
+) -> tuple[str, list[Any]]:
+    """The statement that finds due rows, in claim order.
+
+    Of several queues each is looked at by itself, in the order of its own index, so that a queue of which nothing is
+    due costs next to nothing, whatever waits in the others. Then more rows may be locked than are answered; they are
+    free again with the commit.
+    """
+    now, params = clock.now_sql(connection)
+    order = "visible_after, id" if suspects else "priority DESC, visible_after, id"
+    # The terms of the partial indexes, word for word: SQLite recognises nothing else.
+    which = "suspect" if suspects else "NOT suspect"
+    condition = f"visible_after <= {now} AND status = 'pending' AND NOT paused AND {which} AND NOT waiting"
+    rest = f"FROM durable_outboxrow WHERE {condition}{{queued}} ORDER BY {order} LIMIT {int(limit)}{ending}"
+    columns = f"id, {sql.bounding(connection)}"
+    if queues is None:
+        return f"SELECT {columns} {rest.format(queued='')}", params
+    if len(queues) == 1:
+        return f"SELECT {columns} {rest.format(queued=' AND queue = %s')}", [*params, *queues]
+    each = f"SELECT * FROM (SELECT id, priority, visible_after {rest.format(queued=' AND queue = %s')}) AS of_queue"
+    arms = " UNION ALL ".join([each] * len(queues))
+    statement = f"SELECT {columns} FROM ({arms}) AS due ORDER BY {order} LIMIT {int(limit)}"
+    return statement, [value for queue in queues for value in (*params, queue)]
+
+
+def take(
+    connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
+) -> list[Claim]:
+    """Turn (locked) due rows into deliveries: counted, and each with its work item. One statement on PostgreSQL, two
+    on SQLite.
+
+    The token is fresh for this call; together with the row it names one delivery and no other.
+    """
+    if sql.is_postgresql(connection):
+        rows = _take_postgresql(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
+    else:
+        rows = _take_sqlite(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
+    claims = {claim.row_id: claim for claim in _readable(rows, token, worker)}
+    return [claims[row_id] for row_id in row_ids if row_id in claims]
+
+
+def _take_postgresql(
+    connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
+) -> list[tuple[Any, ...]]:
+    now, now_params = clock.now_sql(connection)
+    until, until_params = clock.lease_sql(connection, lease_for)
+    return sql.fetch(
+        connection,
+        f"""
+        WITH taken AS (
+            UPDATE durable_outboxrow SET status = 'claimed', claimed_at = {now}, deliveries = deliveries + 1
+            WHERE id = ANY(%s) AND status = 'pending' AND NOT paused
+            RETURNING *
+        ), items AS (
+            INSERT INTO durable_workitem (outbox_row_id, workflow_id, lock_token, locked_until, worker, attempts,
+                attempt_budget, delivery_failures, delivery_budget, single)
+            SELECT t.id, t.workflow_id, %s, {until}, %s, t.attempts, t.attempt_budget, t.delivery_failures,
+                t.delivery_budget, w.single
+            FROM taken t JOIN durable_workflow w ON w.id = t.workflow_id
+            RETURNING outbox_row_id, single
+        )
+        SELECT {_RETURNING} {sql.moment(connection, "created_at")}, single
+        FROM taken JOIN items ON outbox_row_id = id
+        """,
+        [*now_params, row_ids, token, *until_params, worker],
+    )
+
+
+def _take_sqlite(
+    connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
+) -> list[tuple[Any, ...]]:
+    now, now_params = clock.now_sql(connection)
+    until, until_params = clock.lease_sql(connection, lease_for)
+    condition, ids = sql.among(connection, "id", row_ids)
+    rows = sql.fetch(
+        connection,
+        f"UPDATE durable_outboxrow SET status = 'claimed', claimed_at = {now}, deliveries = deliveries + 1 "
+        f"WHERE {condition} AND status = 'pending' AND NOT paused "
+        f"RETURNING {_RETURNING} created_at",
+        [*now_params, *ids],
+    )
+    condition, ids = sql.among(connection, "r.id", [row[0] for row in rows])
+    # Not asked for in the RETURNING above: SQLite would read the whole table of workflows there, for each row.
+    singles = sql.fetch(
+        connection,
+        "INSERT INTO durable_workitem (outbox_row_id, workflow_id, lock_token, locked_until, worker, attempts, "
+        "attempt_budget, delivery_failures, delivery_budget, single) "
+        f"SELECT r.id, r.workflow_id, %s, {until}, %s, r.attempts, r.attempt_budget, r.delivery_failures, "
+        "r.delivery_budget, w.single FROM durable_outboxrow r JOIN durable_workflow w ON w.id = r.workflow_id "
+        f"WHERE {condition} RETURNING outbox_row_id, single",
+        [token.hex, *until_params, worker, *ids],
+    )
+    single = dict(singles)
+    return [(*row, single[row[0]]) for row in rows if row[0] in single]
+
+
+def taken_under(connection: BaseDatabaseWrapper, token: uuid.UUID, worker: str) -> list[Claim]:
+    """The deliveries that a former try has made under this token without learning that it committed."""
+    rows = sql.fetch(
+        connection,
+        f"SELECT {', '.join('r.' + name for name in _RETURNING.rstrip(', ').split(', '))}, "
+        f"{sql.moment(connection, 'r.created_at')}, i.single "
+        "FROM durable_workitem i JOIN durable_outboxrow r ON r.id = i.outbox_row_id "
+        "WHERE i.lock_token = %s ORDER BY r.id",
+        [sql.param(connection, token)],
+    )
+    return _readable(rows, token, worker)
+
+
+def _readable(rows: list[tuple[Any, ...]], token: uuid.UUID, worker: str) -> list[Claim]:
+    """The deliveries of rows that can be read. One that can not is never run, and must not keep the others from it: its
+    lease runs out, and reconciling shows it.
+    """
+    claims = []
+    for row in rows:
+        try:
+            claims.append(_claim(row, token, worker))
+        except ValueError as error:
+            logger.error("claim.row_unreadable", row=row[0], workflow=str(row[1]), activity=row[4], error=words(error))
+    return claims
+
+
+def _claim(row: tuple[Any, ...], token: uuid.UUID, worker: str) -> Claim:
+    created_at = moment_from_database(row[14])
+    assert created_at is not None
+    return Claim(
+        row_id=row[0],
+        token=token,
+        workflow_id=sql.as_uuid(row[1]),
+        run=row[2],
+        ordinal=row[3],
+        activity=row[4],
+        payload=row[5],
+        options={} if row[6] == "{}" else json.loads(row[6]),
+        delivery=row[7],
+        delivery_failures=row[8],
+        delivery_budget=row[9],
+        attempts=row[10],
+        attempt_budget=row[11],
+        last_heartbeat=row[12],
+        suspect=bool(row[13]),
+        created_at=created_at,
+        worker=worker,
+        single=bool(row[15]),
+    )

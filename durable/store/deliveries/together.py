@@ -1,0 +1,47 @@
+"""Changes that always come together: one statement on PostgreSQL, where each is a round trip, and two on SQLite.
+
+All rows are locked by the caller (or new), and no part reads what another writes.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel.history.events import Event
+from durable.outcomes import OutboxStatus
+from durable.store.connections import sql
+from durable.store.deliveries import outbox, work_items
+from durable.store.runs import history, workflows
+from durable.store.runs.workflows import Progress
+
+
+def record(
+    connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]], progress: Sequence[Progress]
+) -> None:
+    """Append events, and write what they make of their live workflows' rows."""
+    if events and progress and sql.is_postgresql(connection):
+        appended, of_events, added = history.appending(connection, events)
+        advanced, of_workflows = workflows.advancing(connection, progress, added)
+        sql.execute(connection, f"WITH facts AS ({appended}) {advanced}", [*of_events, *of_workflows])
+    else:
+        added = history.append(connection, events)
+        workflows.advance(connection, progress, added)
+
+
+def finish(
+    connection: BaseDatabaseWrapper,
+    row_ids: Sequence[int],
+    endings: Sequence[tuple[int, OutboxStatus, int, str | None]],
+) -> None:
+    """Remove the work items of these rows, and close those of them that have ended. See `outbox.finish`."""
+    if row_ids and endings and sql.is_postgresql(connection):
+        condition, ids = sql.among(connection, "outbox_row_id", sorted(row_ids))
+        finishing, params = outbox.finishing(connection, endings)
+        statement = f"WITH gone AS (DELETE FROM durable_workitem WHERE {condition}) {finishing}"
+        sql.execute(connection, statement, [*ids, *params])
+    else:
+        work_items.delete(connection, row_ids)
+        outbox.finish(connection, endings)

@@ -1,0 +1,196 @@
+"""Work items: the deliveries that are out. The token is the fence; time is only patience."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.models import WorkItem
+from durable.outcomes import Held
+from durable.store.connections import sql
+
+
+@dataclass(frozen=True, slots=True)
+class LockedItem:
+    """A work item as read under its lock."""
+
+    row_id: int
+    workflow_id: uuid.UUID
+    token: uuid.UUID
+    worker: str
+    asked_to_cancel: bool
+    single: bool
+    heartbeat: str | None = field(default=None, repr=False)
+    """Read only by those whose name says so: each may have a megabyte, and a worker may hold thousands."""
+
+
+# By hand, as in `store/runs/workflows.py`.
+_COLUMNS = "outbox_row_id, workflow_id, lock_token, worker, cancel_requested_at IS NOT NULL, single"
+_WITH_HEARTBEAT = f"{_COLUMNS}, heartbeat"
+
+
+Delivery = tuple[int, uuid.UUID]
+"""Row id and token: one delivery and no other. A process may hold two deliveries of one row, of which one is lost."""
+
+
+def _select(
+    connection: BaseDatabaseWrapper,
+    row_ids: Iterable[int],
+    *,
+    strength: str,
+    columns: str = _COLUMNS,
+    also: str = "",
+    more: Sequence[object] = (),
+) -> list[LockedItem]:
+    row_ids = list(row_ids)
+    if not row_ids:
+        return []
+    condition, params = sql.among(connection, "outbox_row_id", row_ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT {columns} FROM durable_workitem WHERE {condition}{also} ORDER BY outbox_row_id"
+        f"{sql.locking(connection, strength)}",
+        [*params, *more],
+    )
+    return [
+        LockedItem(row[0], sql.as_uuid(row[1]), sql.as_uuid(row[2]), row[3], bool(row[4]), bool(row[5]), *row[6:])
+        for row in rows
+    ]
+
+
+def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+    """Lock, in id order, the items that still carry the given tokens; the others are missing in the answer."""
+    return _carrying(connection, set(deliveries), strength="UPDATE")
+
+
+def lock_with_heartbeats(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+    """The same, with what the handlers have last told of: for deliveries that end without an ending of their own."""
+    return _carrying(connection, set(deliveries), strength="UPDATE", columns=_WITH_HEARTBEAT)
+
+
+def _carrying(
+    connection: BaseDatabaseWrapper, wanted: set[Delivery], *, strength: str, columns: str = _COLUMNS
+) -> dict[Delivery, LockedItem]:
+    tokens, more = sql.among(connection, "lock_token", {token for _, token in wanted})
+    row_ids = {row_id for row_id, _ in wanted}
+    items = _select(connection, row_ids, strength=strength, columns=columns, also=f" AND {tokens}", more=more)
+    return {(item.row_id, item.token): item for item in items if (item.row_id, item.token) in wanted}
+
+
+def lock_of_rows(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
+    """Lock, in id order, whatever items exist for these rows."""
+    return {item.row_id: item for item in _select(connection, row_ids, strength="UPDATE")}
+
+
+def lock_free_of_rows(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
+    """Lock, in id order, those items of these rows that nobody else holds."""
+    return {item.row_id: item for item in _select(connection, row_ids, strength="UPDATE SKIP LOCKED")}
+
+
+def lock_expired(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
+    """Lock, in id order, those of the items that nobody else holds and whose lease has run out by now, with their
+    heartbeats.
+    """
+    now, more = clock.now_sql(connection)
+    items = _select(
+        connection,
+        row_ids,
+        strength="UPDATE SKIP LOCKED",
+        columns=_WITH_HEARTBEAT,
+        also=f" AND locked_until < {now}",
+        more=more,
+    )
+    return {item.row_id: item for item in items}
+
+
+def holds(connection: BaseDatabaseWrapper, row_id: int, token: uuid.UUID) -> int:
+    """Look, without a lock, whether the item still carries the token: 1 or 0."""
+    return WorkItem.objects.using(connection.alias).filter(outbox_row_id=row_id, lock_token=token).count()
+
+
+def delete(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> None:
+    """Remove (locked) items. One statement."""
+    if row_ids:
+        condition, params = sql.among(connection, "outbox_row_id", sorted(row_ids))
+        sql.execute(connection, f"DELETE FROM durable_workitem WHERE {condition}", params)
+
+
+def ask_to_cancel(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> None:
+    """Ask the workers that hold these (locked) rows to stop; they learn it at their next renewal. The first ask
+    counts.
+    """
+    if row_ids:
+        now, params = clock.now_sql(connection)
+        condition, more = sql.among(connection, "outbox_row_id", sorted(row_ids))
+        sql.execute(
+            connection,
+            f"UPDATE durable_workitem SET cancel_requested_at = {now} "
+            f"WHERE cancel_requested_at IS NULL AND {condition}",
+            [*params, *more],
+        )
+
+
+_HELD = sql.RowSet([("id", "bigint"), ("token", "uuid"), ("heartbeat", "text")])
+
+
+def lock_free(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+    """Lock, in id order, those of the items that nobody else has locked and that still carry their token."""
+    return _carrying(connection, set(deliveries), strength="UPDATE SKIP LOCKED")
+
+
+def lock_free_with_heartbeats(
+    connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]
+) -> dict[Delivery, LockedItem]:
+    """The same, with their heartbeats."""
+    return _carrying(connection, set(deliveries), strength="UPDATE SKIP LOCKED", columns=_WITH_HEARTBEAT)
+
+
+def still_there(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> set[Delivery]:
+    """Look, without locks, which of the items still carry their token."""
+    wanted = set(deliveries)
+    rows = (
+        WorkItem.objects.using(connection.alias)
+        .filter(outbox_row_id__in={row_id for row_id, _ in wanted})
+        .values_list("outbox_row_id", "lock_token")
+    )
+    return set(rows) & wanted
+
+
+def extend(connection: BaseDatabaseWrapper, held: Sequence[Held], *, lease_for: timedelta) -> None:
+    """Extend the leases of (locked) items from now, and keep the handlers' latest heartbeat details. One statement."""
+    if held:
+        until, params = clock.lease_sql(connection, lease_for)
+        rows = [(h.row_id, h.token, h.heartbeat) for h in held]
+        sql.execute(
+            connection,
+            f"UPDATE durable_workitem AS i SET locked_until = {until}, "
+            "heartbeat = coalesce(given.heartbeat, i.heartbeat) "
+            f"FROM {_HELD.source(connection)} WHERE i.outbox_row_id = given.id AND i.lock_token = given.token",
+            [*params, *_HELD.params(connection, rows)],
+        )
+
+
+def expired(connection: BaseDatabaseWrapper, *, after: int, limit: int) -> list[tuple[int, uuid.UUID]]:
+    """Items whose lease has run out, in id order behind `after`: (row id, workflow id)."""
+    now, params = clock.now_sql(connection)
+    rows = sql.fetch(
+        connection,
+        f"SELECT outbox_row_id, workflow_id FROM durable_workitem WHERE locked_until < {now} AND outbox_row_id > %s "
+        f"ORDER BY outbox_row_id LIMIT {int(limit)}",
+        [*params, after],
+    )
+    return [(row[0], sql.as_uuid(row[1])) for row in rows]
+
+
+def present(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> set[int]:
+    """Look, without locks, for which of the rows an item exists."""
+    return set(
+        WorkItem.objects.using(connection.alias)
+        .filter(outbox_row_id__in=list(row_ids))
+        .values_list("outbox_row_id", flat=True)
+    )

@@ -1,0 +1,230 @@
+"""Giving dead letters back, and closing them. Status and marker are conditions of the writes."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Q, TextField
+from django.db.models.functions import Cast
+
+from durable import clock
+from durable.models import OutboxRow
+from durable.models.outbox import OutboxQuerySet
+from durable.outcomes import DeadLetterFilter, OutboxStatus
+from durable.store.connections import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The row that a guarded statement has moved, and whether its failure had been delivered."""
+
+    row_id: int
+    was_delivered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Why a guarded statement moved nothing: how the row stands."""
+
+    status: OutboxStatus
+    was_delivered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LockedLetter:
+    """What redrive and discard need to know of a row beforehand. Whether it is a dead letter, the write will say."""
+
+    activity: str
+    options: str
+    """As text: a value that can not be read is the row's trouble, and must not be that of a bulk."""
+    attempts: int
+
+
+def lock_row(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> LockedLetter | None:
+    """Lock the row of an activity in a run of its (locked) workflow. None: there is no such row."""
+    columns = (
+        OutboxRow.objects.using(connection.alias)
+        .select_for_update(no_key=True)
+        .filter(workflow_id=workflow_id, run=run, ordinal=ordinal)
+        .annotate(options_text=Cast("options", TextField()))
+        .values_list("activity", "options_text", "attempts")
+        .first()
+    )
+    return None if columns is None else LockedLetter(columns[0], columns[1], columns[2])
+
+
+def revive(
+    connection: BaseDatabaseWrapper,
+    workflow_id: uuid.UUID,
+    *,
+    run: int,
+    ordinal: int,
+    judged_too: int,
+    paused: int,
+    deliveries: int,
+    attempts: int,
+    delay: timedelta,
+) -> Moved | None:
+    """A dead letter goes back to pending: due after `delay`, claim cleared, both budgets extended; attempts and errors
+    so far stay, and the numbering goes on. `judged_too` is 1 if the marker is passed over, else 0.
+
+    One statement, whose conditions are the row gate. None: it moved nothing.
+    """
+    due, params = clock.now_sql(connection, delay)
+    rows = sql.fetch(
+        connection,
+        f"UPDATE durable_outboxrow SET status = 'pending', visible_after = {due}, claimed_at = NULL, suspect = false, "
+        "paused = (%s = 1), delivery_budget = delivery_budget + %s, attempt_budget = attempt_budget + %s, "
+        "redrive_count = redrive_count + 1 "
+        "WHERE workflow_id = %s AND run = %s AND ordinal = %s AND status = 'dead' "
+        "AND (NOT failure_delivered OR %s = 1) RETURNING id, failure_delivered",
+        [
+            *params,
+            paused,
+            deliveries,
+            attempts,
+            sql.param(connection, workflow_id),
+            run,
+            ordinal,
+            judged_too,
+        ],
+    )
+    return Moved(rows[0][0], bool(rows[0][1])) if rows else None
+
+
+def discard(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> Moved | None:
+    """A dead letter is closed as cancelled, for good. One statement. None: it moved nothing."""
+    now, params = clock.now_sql(connection)
+    rows = sql.fetch(
+        connection,
+        f"UPDATE durable_outboxrow SET status = 'cancelled', discarded_at = {now} "
+        "WHERE workflow_id = %s AND run = %s AND ordinal = %s AND status = 'dead' RETURNING id, failure_delivered",
+        [*params, sql.param(connection, workflow_id), run, ordinal],
+    )
+    return Moved(rows[0][0], bool(rows[0][1])) if rows else None
+
+
+def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> Standing | None:
+    """How the row of an activity stands, for explaining why nothing moved. None: there is no such row."""
+    columns = (
+        OutboxRow.objects.using(connection.alias)
+        .filter(workflow_id=workflow_id, run=run, ordinal=ordinal)
+        .values_list("status", "failure_delivered")
+        .first()
+    )
+    return None if columns is None else Standing(OutboxStatus(columns[0]), columns[1])
+
+
+def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
+    """A row as operators get it back; its options are read when they are asked for."""
+    return OutboxRow.objects.using(connection.alias).defer("options").get(id=row_id)
+
+
+REDRIVABLE = "redrivable"
+"""The verdict on a dead letter that every gate lets through."""
+
+_MEANT = sql.RowSet([("place", "int"), ("workflow_id", "uuid"), ("ordinal", "int"), ("run", "int")])
+_LARGEST_ORDINAL = 2**31 - 1
+
+# One pass over the histories of a page: looked up row by row, a fan-out of 10,000 would read its history as often.
+_RECORDED = """
+LEFT JOIN (
+    SELECT DISTINCT e.workflow_id, e.ordinal FROM durable_event e JOIN durable_workflow ew ON ew.id = e.workflow_id
+    WHERE {owners} AND e.seq >= ew.run_seq
+    AND e.type IN ('activity_completed', 'activity_failed', 'activity_cancelled')
+) AS recorded ON recorded.workflow_id = w.id AND recorded.ordinal = given.ordinal
+"""
+_VERDICT = """
+CASE
+    WHEN w.id IS NULL THEN 'row_not_found'
+    WHEN w.status NOT IN ('running', 'paused') THEN 'workflow_terminal'
+    WHEN given.run IS NOT NULL AND given.run <> w.run THEN 'row_not_found'
+    {recorded}
+    WHEN r.id IS NULL THEN 'row_not_found'
+    WHEN r.status <> 'dead' THEN 'not_dead_lettered'
+    {judged}
+    ELSE 'redrivable'
+END
+"""
+
+
+def verdicts(
+    connection: BaseDatabaseWrapper, keys: Sequence[tuple[uuid.UUID, int, int | None]], *, eligible: int
+) -> list[tuple[int | None, str]]:
+    """What the gates would say now of each (workflow, ordinal, run; None: the current one), in order: the row's id,
+    where there is one, and `REDRIVABLE` or the code of the first refusal. `eligible` is 0 for a forced redrive. Writes
+    and locks nothing. One statement.
+    """
+    recorded, judged, join = "", "", ""
+    params: sql.Params = []
+    if eligible:
+        recorded = "WHEN recorded.ordinal IS NOT NULL THEN 'history_records_outcome'"
+        judged = "WHEN r.failure_delivered THEN 'already_judged'"
+        owners, params = sql.among(connection, "e.workflow_id", {key[0] for key in keys})
+        join = _RECORDED.format(owners=owners)
+    # Ordinals count from 1: a number that no column holds is one that no row has.
+    values = [
+        (at, owner, ordinal if 0 < ordinal <= _LARGEST_ORDINAL else 0, run)
+        for at, (owner, ordinal, run) in enumerate(keys)
+    ]
+    rows = sql.fetch(
+        connection,
+        f"SELECT r.id, {_VERDICT.format(recorded=recorded, judged=judged)} FROM {_MEANT.source(connection)} "
+        "LEFT JOIN durable_workflow w ON w.id = given.workflow_id "
+        "LEFT JOIN durable_outboxrow r ON r.workflow_id = w.id AND r.run = w.run AND r.ordinal = given.ordinal "
+        f"{join} ORDER BY given.place",
+        [*_MEANT.params(connection, values), *params],
+    )
+    return [(row[0], row[1]) for row in rows]
+
+
+_HEAVY = (
+    *("input", "options", "last_heartbeat"),
+    *(f"workflow__{name}" for name in ("input", "result", "failure", "timers", "blocked_reason")),
+)
+
+
+def dead_letters(
+    connection: BaseDatabaseWrapper,
+    wanted: DeadLetterFilter,
+    *,
+    after: tuple[datetime, int] | None = None,
+    limit: int,
+    within: OutboxQuerySet | None = None,
+) -> list[OutboxRow]:
+    """One page of the dead letters that match, oldest first, behind a (dead-lettered at, id); without payloads,
+    and without stored JSON: one row whose JSON can not be read must not hide the others.
+    """
+    rows = matching(connection, wanted, within).select_related("workflow").defer(*_HEAVY)
+    if after is not None:
+        at, row_id = after
+        rows = rows.filter(Q(dead_lettered_at__gt=at) | Q(dead_lettered_at=at, id__gt=row_id))
+    return list(rows.order_by("dead_lettered_at", "id")[:limit])
+
+
+def matching(
+    connection: BaseDatabaseWrapper, wanted: DeadLetterFilter, within: OutboxQuerySet | None = None
+) -> OutboxQuerySet:
+    """The dead letters that match a filter, among the rows `within`, if not among all."""
+    rows = OutboxRow.objects.all() if within is None else within
+    return rows.using(connection.alias).matching(wanted)
+
+
+def places(
+    connection: BaseDatabaseWrapper,
+    wanted: DeadLetterFilter,
+    *,
+    limit: int | None,
+    within: OutboxQuerySet | None = None,
+) -> list[tuple[uuid.UUID, int, int]]:
+    """Where at most `limit` of the dead letters that match stand, oldest first: (workflow, ordinal, run)."""
+    rows = (
+        matching(connection, wanted, within)
+        .order_by("dead_lettered_at", "id")
+        .values_list("workflow_id", "ordinal", "run")
+    )
+    return list(rows[:limit])

@@ -1,0 +1,160 @@
+"""Appending to and reading from histories. Nothing is ever changed in one."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.kernel.history.events import Event, EventType
+from durable.kernel.payloads import wire
+from durable.models.fields import moment_from_database
+from durable.store.connections import sql
+
+_GIVEN = sql.RowSet(
+    [
+        ("workflow_id", "uuid"),
+        ("seq", "int"),
+        ("type", "text"),
+        ("ordinal", "int"),
+        ("data", "text"),
+        ("recorded_at", "timestamptz"),
+    ]
+)
+_APPEND = """
+INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
+SELECT workflow_id, seq, type, ordinal, data, recorded_at FROM {given}
+"""
+
+
+Bytes = dict[uuid.UUID, int]
+"""By how much histories have become longer."""
+
+
+def append(connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]) -> Bytes:
+    """Append events, each to the workflow it stands beside. One statement; the workflows are locked by the caller, who
+    adds what is returned to their `history_bytes`.
+    """
+    if not events:
+        return {}
+    statement, params, added = appending(connection, events)
+    sql.execute(connection, statement, params)
+    return added
+
+
+def appending(
+    connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]
+) -> tuple[str, sql.Params, Bytes]:
+    """The statement of `append`, its parameters, and what `append` returns."""
+    rows = [(owner, e.seq, e.type.value, e.ordinal, wire.dump(e.data), e.recorded_at) for owner, e in events]
+    added: Bytes = {}
+    for row in rows:
+        added[row[0]] = added.get(row[0], 0) + sql.size_of(row[4])
+    return _APPEND.format(given=_GIVEN.source(connection)), _GIVEN.params(connection, rows), added
+
+
+_COLUMNS = "e.workflow_id, e.seq, e.type, e.ordinal, e.data, {recorded_at}"
+
+
+def read_runs(
+    connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]
+) -> tuple[dict[uuid.UUID, list[Event]], dict[uuid.UUID, str]]:
+    """The events of the current run of each workflow, in order. One statement.
+
+    A history with an event that can not be read (edited by hand, or written by a newer version of the engine) comes in
+    the second answer, with the reason: it must not keep the others from being read.
+    """
+    condition, params = sql.among(connection, "w.id", workflow_ids)
+    columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
+    rows = sql.each(
+        connection,
+        f"SELECT {columns} FROM durable_workflow w "
+        "JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.run_seq "
+        f"WHERE {condition} ORDER BY e.workflow_id, e.seq",
+        params,
+    )
+    histories: dict[uuid.UUID, list[Event]] = defaultdict(list)
+    unreadable: dict[uuid.UUID, str] = {}
+    for row in rows:
+        owner = sql.as_uuid(row[0])
+        try:
+            histories[owner].append(_event(row))
+        except ValueError as error:
+            unreadable.setdefault(owner, f"event {row[1]} can not be read: {error}")
+    return {owner: events for owner, events in histories.items() if owner not in unreadable}, unreadable
+
+
+def sizes(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> Bytes:
+    """The bytes of the current run of each workflow, whether or not they are counted in its row. One statement."""
+    condition, params = sql.among(connection, "w.id", workflow_ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT w.id, sum({sql.size(connection, 'e.data')}) FROM durable_workflow w "
+        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.run_seq WHERE {condition} GROUP BY w.id",
+        params,
+    )
+    return {sql.as_uuid(owner): int(size) for owner, size in rows}
+
+
+def read(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list[Event]:
+    """One page of a history: at most `limit` events behind `after`, in order."""
+    columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
+    rows = sql.fetch(
+        connection,
+        f"SELECT {columns} FROM durable_event e WHERE e.workflow_id = %s AND e.seq > %s "
+        f"ORDER BY e.seq LIMIT {int(limit)}",
+        [sql.param(connection, workflow_id), after],
+    )
+    return [_event(row) for row in rows]
+
+
+def fitting(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int, limit: int, characters: int
+) -> tuple[int, bool]:
+    """How many of the events behind `after` have so many characters of data in all, `limit` at most, and whether more
+    follow. The first one counts whatever it holds. Reads no data.
+    """
+    rows = sql.fetch(
+        connection,
+        "SELECT LENGTH(e.data) FROM durable_event e WHERE e.workflow_id = %s AND e.seq > %s "
+        f"ORDER BY e.seq LIMIT {int(limit) + 1}",
+        [sql.param(connection, workflow_id), after],
+    )
+    totals = itertools.accumulate(cast(int, length) for (length,) in rows)
+    number = sum(1 for at, total in enumerate(totals) if at < limit and (at == 0 or total <= characters))
+    return number, number < len(rows)
+
+
+def _event(row: tuple[object, ...]) -> Event:
+    _, seq, kind, ordinal, data, recorded_at = row
+    moment = moment_from_database(recorded_at)
+    assert moment is not None
+    loaded = json.loads(cast(str, data))
+    if not isinstance(loaded, dict):
+        raise ValueError(f"its data is no JSON object, but {loaded!r:.100}")  # noqa: TRY004 - of the row's content
+    return Event(
+        seq=cast(int, seq),
+        type=EventType(cast(str, kind)),
+        data=loaded,
+        recorded_at=moment,
+        ordinal=cast("int | None", ordinal),
+    )
+
+
+_OUTCOMES = ("activity_completed", "activity_failed", "activity_cancelled")
+
+
+def records_outcome(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, since: int, ordinal: int) -> int:
+    """How many terminal outcomes of an activity the history holds from `since` on, where its current run begins."""
+    rows = sql.fetch(
+        connection,
+        "SELECT count(*) FROM durable_event WHERE workflow_id = %s AND seq >= %s AND ordinal = %s "
+        "AND type IN (%s, %s, %s)",
+        [sql.param(connection, workflow_id), since, ordinal, *_OUTCOMES],
+    )
+    return cast(int, rows[0][0])

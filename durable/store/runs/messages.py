@@ -1,0 +1,263 @@
+"""What waits for workflows' next turns."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.kernel.history.events import MessageKind
+from durable.kernel.limits import MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
+from durable.store.connections import sql
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """A message to insert, due at once."""
+
+    workflow_id: uuid.UUID
+    run: int
+    kind: MessageKind
+    payload: str = field(repr=False)
+    ordinal: int | None = None
+
+
+BEGUN = "NOT (m.kind = 'start')"
+START = "m.kind = 'start'"
+"""Which messages, of `durable_message m`. On SQLite an index serves only what is spelled like its condition."""
+
+_GIVEN = sql.RowSet(
+    [("workflow_id", "uuid"), ("run", "int"), ("kind", "text"), ("ordinal", "int"), ("payload", "text")]
+)
+
+
+def insert(connection: BaseDatabaseWrapper, new: Sequence[NewMessage]) -> None:
+    """Insert messages that are due now. One statement."""
+    if not new:
+        return
+    now, now_params = clock.now_sql(connection)
+    rows = [(m.workflow_id, m.run, m.kind.value, m.ordinal, m.payload) for m in new]
+    sql.execute(
+        connection,
+        "INSERT INTO durable_message (workflow_id, run, kind, ordinal, payload, visible_at, created_at, parked) "
+        f"SELECT workflow_id, run, kind, ordinal, payload, {now}, {now}, false FROM {_GIVEN.source(connection)}",
+        [*now_params, *now_params, *_GIVEN.params(connection, rows)],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may wait unread for one workflow, in signals and in bytes, and how long its history may be for one more."""
+
+    signals: int
+    size: int
+    history_events: int
+    history_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What waits unread for a workflow, counted up to the limits, and whether its history has room."""
+
+    signals: int
+    size: int
+    history_has_room: bool
+
+    def has_room(self, within: Limits) -> bool:
+        """Whether one more signal is taken."""
+        return self.history_has_room and self.signals < within.signals and self.size < within.size
+
+
+def insert_for_live(
+    connection: BaseDatabaseWrapper,
+    workflow_id: uuid.UUID,
+    kind: MessageKind,
+    payload: str,
+    *,
+    dedup: str | None,
+    within: Limits | None = None,
+    counted: bool = False,
+) -> int:
+    """Insert a message if the workflow is live and has code that will read it, which a single activity has not.
+    Answers how many went in.
+
+    One statement: the look at the status and the insert can not be pulled apart. It is never parked here, also not for
+    a paused workflow: that is for the turn, which holds the workflow's lock. Parked by a caller whose transaction goes
+    on, it would come to light behind a resume that did not see it, and wait for ever. A message with a `dedup` that the
+    workflow has already received is not inserted again. `within` limits what waits; without a lock, so that those who
+    send at the same moment may go a little beyond. `counted`: the caller has just asked `standing`, and there is room.
+    """
+    now, now_params = clock.now_sql(connection)
+    room, room_params = "", []
+    if within is not None:
+        room, room_params = (
+            " AND w.last_seq < %s AND w.history_bytes < %s",
+            [within.history_events, within.history_bytes],
+        )
+        if not counted:
+            unread = _unread(connection, within, "w.id")
+            room += f" AND (SELECT count(*) < %s AND coalesce(sum(size), 0) < %s FROM ({unread}) AS waiting)"
+            room_params += [within.signals, within.size]
+    text = "::text" if sql.is_postgresql(connection) else ""
+    return sql.execute(
+        connection,
+        "INSERT INTO durable_message (workflow_id, run, kind, payload, visible_at, created_at, parked, dedup) "
+        f"SELECT id, run, %s{text}, %s{text}, {now}, {now}, false, %s{text} "
+        f"FROM durable_workflow w WHERE id = %s AND status IN ('running', 'paused') AND NOT single{room} "
+        "ON CONFLICT DO NOTHING",
+        [kind.value, payload, *now_params, *now_params, dedup, sql.param(connection, workflow_id), *room_params],
+    )
+
+
+def _unread(connection: BaseDatabaseWrapper, within: Limits, owner: str) -> str:
+    return (
+        f"SELECT {sql.size(connection, 'm.payload')} AS size FROM durable_message m "
+        f"WHERE m.workflow_id = {owner} AND m.kind = 'signal' ORDER BY m.visible_at, m.id LIMIT {within.signals}"
+    )
+
+
+def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, within: Limits) -> Standing | None:
+    """What `insert_for_live` looks at; None where there is no such workflow. One statement."""
+    key = sql.param(connection, workflow_id)
+    rows = sql.fetch(
+        connection,
+        "SELECT history.room, waiting.signals, waiting.size "
+        "FROM (SELECT last_seq < %s AND history_bytes < %s AS room FROM durable_workflow WHERE id = %s) AS history "
+        "CROSS JOIN (SELECT count(*) AS signals, coalesce(sum(size), 0) AS size "
+        f"FROM ({_unread(connection, within, '%s')}) AS unread) AS waiting",
+        [within.history_events, within.history_bytes, key, key],
+    )
+    return Standing(rows[0][1], int(rows[0][2]), bool(rows[0][0])) if rows else None
+
+
+def is_waiting(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, dedup: str) -> bool:
+    """Whether a message with this `dedup` waits for the workflow."""
+    return bool(
+        sql.fetch(
+            connection,
+            "SELECT 1 FROM durable_message WHERE workflow_id = %s AND dedup = %s",
+            [sql.param(connection, workflow_id), dedup],
+        )
+    )
+
+
+def delete(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
+    """Remove exactly these messages: the ones a turn has consumed. Their workflows are locked by the caller."""
+    if ids:
+        condition, params = sql.among(connection, "id", sorted(ids))
+        sql.execute(connection, f"DELETE FROM durable_message WHERE {condition}", params)
+
+
+def park(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
+    """Take every message of these (locked) workflows out of the due ones, until `unpark`."""
+    if workflow_ids:
+        condition, params = sql.among(connection, "workflow_id", workflow_ids)
+        sql.execute(connection, f"UPDATE durable_message SET parked = true WHERE NOT parked AND {condition}", params)
+
+
+def park_signals(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
+    """Take the signals of these (locked) workflows out of the due ones; a turn that has room for them reads them."""
+    if workflow_ids:
+        condition, params = sql.among(connection, "workflow_id", workflow_ids)
+        sql.execute(
+            connection,
+            f"UPDATE durable_message SET parked = true WHERE NOT parked AND kind = 'signal' AND {condition}",
+            params,
+        )
+
+
+def asked_to_cancel(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+    """Those of the workflows for which a request to cancel has come that is not parked."""
+    condition, params = sql.among(connection, "workflow_id", workflow_ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT DISTINCT workflow_id FROM durable_message WHERE kind = 'cancel' AND NOT parked AND {condition}",
+        params,
+    )
+    return {sql.as_uuid(row[0]) for row in rows}
+
+
+def unpark(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
+    """Give the parked messages of these (locked) workflows back."""
+    if workflow_ids:
+        condition, params = sql.among(connection, "workflow_id", workflow_ids)
+        sql.execute(connection, f"UPDATE durable_message SET parked = false WHERE parked AND {condition}", params)
+
+
+_PUT_OFF = sql.RowSet([("id", "bigint"), ("until", "timestamptz")])
+
+
+def put_off(connection: BaseDatabaseWrapper, later: Mapping[int, datetime]) -> None:
+    """Make messages of (locked) workflows due later, each at its own moment. One statement."""
+    if later:
+        sql.execute(
+            connection,
+            f"UPDATE durable_message AS m SET visible_at = given.until FROM {_PUT_OFF.source(connection)} "
+            "WHERE m.id = given.id",
+            _PUT_OFF.params(connection, list(later.items())),
+        )
+
+
+_OF_THE_RUN = "kind IN ('start', 'completed', 'failed')"
+"""Nobody's news once the workflow has ended. The others were accepted from somebody outside."""
+
+
+_NAME_HEAD = 6 * MAX_SIGNAL_NAME_LENGTH + 20
+"""Characters in which a signal's name stands, each of it escaped: it comes first."""
+_REASON_HEAD = 6 * MAX_REASON_LENGTH + 4_000
+
+
+def take(
+    connection: BaseDatabaseWrapper, *, read: Sequence[int], closing: Sequence[uuid.UUID]
+) -> list[tuple[uuid.UUID, str, str]]:
+    """Remove the messages that were read. Of closing (locked) workflows, park for good what callers have said and
+    nobody has read, and remove the rest; returns (workflow, kind, head) of what is kept, in reading order. A head is as
+    much of the payload as holds a signal's name, or what a request to cancel says: there may be any number of them, of
+    any size.
+
+    One statement on PostgreSQL, at most two on SQLite.
+    """
+    if not closing:
+        delete(connection, read)
+        return []
+    owned, of_owned = sql.among(connection, "workflow_id", closing)
+    removing, params = f"DELETE FROM durable_message WHERE ({owned} AND {_OF_THE_RUN})", list(of_owned)
+    keeping, of_keeping = (
+        f"UPDATE durable_message SET parked = true WHERE {owned} AND NOT {_OF_THE_RUN}",
+        list(of_owned),
+    )
+    if read:
+        taken, of_taken = sql.among(connection, "id", sorted(read))
+        removing, params = f"{removing} OR {taken}", [*params, *of_taken]
+        keeping, of_keeping = f"{keeping} AND NOT {taken}", [*of_keeping, *of_taken]
+    head = f"substr(payload, 1, CASE WHEN kind = 'signal' THEN {_NAME_HEAD} ELSE {_REASON_HEAD} END)"
+    keeping = f"{keeping} RETURNING visible_at, id, workflow_id, kind, {head}"
+    if sql.is_postgresql(connection):
+        rows = sql.fetch(connection, f"WITH removed AS ({removing}) {keeping}", [*params, *of_keeping])
+    else:
+        sql.execute(connection, removing, params)
+        rows = sql.fetch(connection, keeping, of_keeping)
+    return [(sql.as_uuid(row[2]), row[3], row[4]) for row in sorted(rows, key=lambda row: row[:2])]
+
+
+def keep_late(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> list[tuple[uuid.UUID, str]]:
+    """Park what came to these (locked) workflows after they had ended: sent in a transaction that was open meanwhile.
+    Returns (workflow, kind) of each. One statement; what was parked before is not looked at: starts and the others that
+    are not parked have an index each.
+    """
+    if not workflow_ids:
+        return []
+    condition, params = sql.among(connection, "m.workflow_id", workflow_ids)
+    due = " UNION ALL ".join(
+        f"SELECT m.id FROM durable_message m WHERE NOT m.parked AND {which} AND {condition}" for which in (BEGUN, START)
+    )
+    rows = sql.fetch(
+        connection,
+        f"UPDATE durable_message SET parked = true WHERE id IN ({due}) RETURNING workflow_id, kind",
+        [*params, *params],
+    )
+    return [(sql.as_uuid(row[0]), row[1]) for row in rows]

@@ -1,0 +1,398 @@
+"""The workflows' own rows: finding, locking, and writing what a turn or a verb decided."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable import clock
+from durable.kernel.history.room import HISTORY_FULL
+from durable.kernel.payloads import wire
+from durable.models import Event, Workflow
+from durable.models.fields import moment_from_database
+from durable.outcomes import WorkflowStatus
+from durable.store.connections import sql
+from durable.store.texts.failures import NO_KIND, Kind, StoredFailure
+
+
+@dataclass(frozen=True, slots=True)
+class LockedWorkflow:
+    """A workflow's row, as read under its lock (or, for a look ahead, without)."""
+
+    id: uuid.UUID
+    type: str
+    single: bool
+    status: WorkflowStatus
+    run: int
+    run_seq: int
+    last_seq: int
+    wake_at: datetime | None
+    deadline_at: datetime | None
+    blocked_reason: str
+    blocked_version: str
+    poison_turns: int
+    priority: int
+    key: str | None
+    history_bytes: int
+    """Of the events of the current run. 0: not counted yet."""
+    error_class: str
+    """Of a blocked one: of the error that it was blocked by."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is not in one of the four hard terminals."""
+        return not self.status.is_terminal
+
+
+# Locking and looking are SQL by hand: building these queries and converting their rows cost more than running them.
+_COLUMNS = (
+    "id, type, single, status, run, run_seq, last_seq, {wake_at}, {deadline_at}, blocked_reason, blocked_version, "
+    "poison_turns, priority, key, history_bytes, error_class"
+)
+
+
+def _select(
+    connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID], *, ending: str, also: str = "NULL"
+) -> dict[uuid.UUID, LockedWorkflow]:
+    ids = list(ids)
+    if not ids:
+        return {}
+    condition, params = sql.among(connection, "id", ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT {also}, {_columns(connection)} FROM durable_workflow WHERE {condition} ORDER BY id{ending}",
+        params,
+    )
+    locked = [_locked(row[1:]) for row in rows]
+    return {workflow.id: workflow for workflow in locked}
+
+
+def _columns(connection: BaseDatabaseWrapper) -> str:
+    return _COLUMNS.format(wake_at=sql.moment(connection, "wake_at"), deadline_at=sql.moment(connection, "deadline_at"))
+
+
+def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
+    owner, kind, single, status, run, run_seq, last_seq, wake_at, deadline_at, *rest = row
+    return LockedWorkflow(
+        sql.as_uuid(owner),
+        kind,
+        bool(single),
+        WorkflowStatus(status),
+        run,
+        run_seq,
+        last_seq,
+        moment_from_database(wake_at),
+        moment_from_database(deadline_at),
+        *rest,
+    )
+
+
+def lock(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
+    """Lock workflows in id order, waiting for each. Missing ids are missing in the answer.
+
+    `NO KEY`: a host project's own foreign keys to a workflow never wait for this.
+    """
+    return _select(connection, ids, ending=sql.locking(connection, "NO KEY UPDATE"))
+
+
+def lock_first(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
+    """Lock as `lock` does, as the first statement of a transaction of ours, whose lock waits it bounds."""
+    return _select(connection, ids, ending=sql.locking(connection, "NO KEY UPDATE"), also=sql.bounding(connection))
+
+
+def lock_free(
+    connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID], *, limit: int
+) -> dict[uuid.UUID, LockedWorkflow]:
+    """Lock, in id order, those of the workflows that nobody else holds; at most `limit`."""
+    locking = sql.locking(connection, "NO KEY UPDATE SKIP LOCKED")
+    return _select(connection, ids, ending=f" LIMIT {int(limit)}{locking}")
+
+
+@dataclass(frozen=True, slots=True)
+class Turnable:
+    """What a turn has locked or looked at, and the database's time at that moment."""
+
+    workflows: dict[uuid.UUID, LockedWorkflow]
+    at: datetime
+
+
+def lock_for_turn(
+    connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, limit: int, wait: str = sql.LOCK_WAIT
+) -> Turnable:
+    """Lock as `lock_free` does, and let the transaction's later locks wait for `wait`; the first statement of a turn,
+    and its time.
+    """
+    locking = sql.locking(connection, "NO KEY UPDATE SKIP LOCKED")
+    return _for_turn(connection, ids, sql.bounding(connection, wait), f" LIMIT {int(limit)}{locking}")
+
+
+def look_for_turn(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> Turnable:
+    """The same rows and the time, without a lock, for code that runs before the transaction that will compare them."""
+    return _for_turn(connection, ids, "NULL", "")
+
+
+def _for_turn(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], also: str, ending: str) -> Turnable:
+    now, now_params = clock.now_sql(connection)
+    condition, params = sql.among(connection, "id", ids)
+    columns = f"{sql.moment(connection, now)}, {also}, {_columns(connection)}"
+    statement = f"SELECT {columns} FROM durable_workflow WHERE {condition} ORDER BY id{ending}"
+    rows = sql.fetch(connection, statement, [*now_params, *params])
+    locked = [_locked(row[2:]) for row in rows]
+    return Turnable({workflow.id: workflow for workflow in locked}, _moment(rows[0][0]) if rows else clock.host_now())
+
+
+def look(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
+    """The same rows without a lock, for preparing work before the transaction that will compare `last_seq`."""
+    return _select(connection, ids, ending="")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a turn, or another verb under the lock, makes of a workflow's row."""
+
+    id: uuid.UUID
+    status: WorkflowStatus
+    last_seq: int
+    wake_at: datetime | None
+    timers: Sequence[Any] = ()
+    result: str | None = field(default=None, repr=False)
+    failure: StoredFailure | None = None
+    blocked_reason: str = ""
+    blocked_version: str = ""
+    blocked_by: Kind = NO_KIND
+    poison_turns: int = 0
+    closed_at: datetime | None = None
+
+
+# One that has not been counted yet stays so: the next turn counts all of it.
+_LONGER = "history_bytes = CASE WHEN history_bytes > 0 THEN history_bytes + %s ELSE 0 END"
+
+
+def note_seq(
+    connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, last_seq: int, added: Mapping[uuid.UUID, int]
+) -> None:
+    """Move `last_seq` of a (locked) workflow behind an event that changes nothing else about it. `added` is what
+    appending the event has returned.
+    """
+    sql.execute(
+        connection,
+        f"UPDATE durable_workflow SET last_seq = %s, {_LONGER} WHERE id = %s",
+        [last_seq, added.get(workflow_id, 0), sql.param(connection, workflow_id)],
+    )
+
+
+def set_status(
+    connection: BaseDatabaseWrapper,
+    workflow_id: uuid.UUID,
+    *,
+    was: WorkflowStatus,
+    becomes: WorkflowStatus,
+    last_seq: int,
+    added: Mapping[uuid.UUID, int],
+) -> None:
+    """Move a (locked) live workflow between running and paused, behind the event that explains it. `added` is what
+    appending the event has returned.
+    """
+    sql.execute(
+        connection,
+        f"UPDATE durable_workflow SET status = %s, last_seq = %s, {_LONGER} WHERE id = %s AND status = %s",
+        [becomes.value, last_seq, added.get(workflow_id, 0), sql.param(connection, workflow_id), was.value],
+    )
+
+
+_GIVEN = sql.RowSet(
+    [
+        ("id", "uuid"),
+        ("status", "text"),
+        ("last_seq", "int"),
+        ("wake_at", "timestamptz"),
+        ("timers", "text"),
+        ("result", "text"),
+        ("failure", "text"),
+        ("blocked_reason", "text"),
+        ("blocked_version", "text"),
+        ("poison_turns", "int"),
+        ("closed_at", "timestamptz"),
+        ("error_class", "text"),
+        ("error_group", "text"),
+        ("added", "bigint"),
+    ]
+)
+# One that stays blocked, over a turn that came to nothing, stays so by what it was blocked by.
+_KEPT = {
+    name: f"CASE WHEN given.blocked_reason <> '' AND given.{name} = '' THEN w.{name} ELSE given.{name} END"
+    for name in ("error_class", "error_group")
+}
+# The terminals are final for every writer of this statement: whatever was decided, it was decided for a live workflow.
+_ADVANCE = """
+UPDATE durable_workflow AS w SET
+    status = given.status, last_seq = given.last_seq, wake_at = given.wake_at, timers = given.timers,
+    result = given.result, failure = given.failure, blocked_reason = given.blocked_reason,
+    blocked_version = given.blocked_version, poison_turns = given.poison_turns, closed_at = given.closed_at,
+    error_class = {error_class}, error_group = {error_group},
+    history_bytes = given.added + CASE WHEN w.history_bytes > 0 THEN w.history_bytes ELSE (
+        SELECT coalesce(sum({size}), 0) FROM durable_event e
+        WHERE e.workflow_id = w.id AND e.seq >= w.run_seq AND e.seq <= w.last_seq
+    ) END
+FROM {given}
+WHERE w.id = given.id AND w.status IN ('running', 'paused')
+"""
+
+
+def advance(connection: BaseDatabaseWrapper, progress: Sequence[Progress], added: Mapping[uuid.UUID, int]) -> None:
+    """Write what turns made of their (locked, live) workflows. One statement, with the events that explain it beside
+    it. `added` is what appending those has returned; of a workflow whose history was never counted, all of it is now.
+    """
+    if progress:
+        sql.execute(connection, *advancing(connection, progress, added))
+
+
+def advancing(
+    connection: BaseDatabaseWrapper, progress: Sequence[Progress], added: Mapping[uuid.UUID, int]
+) -> tuple[str, sql.Params]:
+    """The statement of `advance`, and its parameters."""
+    rows = [
+        (
+            p.id,
+            p.status.value,
+            p.last_seq,
+            p.wake_at,
+            wire.dump(list(p.timers)),
+            p.result,
+            None if p.failure is None else wire.dump(p.failure.data),
+            p.blocked_reason,
+            p.blocked_version,
+            p.poison_turns,
+            p.closed_at,
+            (p.blocked_by if p.failure is None else p.failure.kind).error_class,
+            (p.blocked_by if p.failure is None else p.failure.kind).error_group,
+            added.get(p.id, 0),
+        )
+        for p in progress
+    ]
+    statement = _ADVANCE.format(given=_GIVEN.source(connection), size=sql.size(connection, "e.data"), **_KEPT)
+    return statement, _GIVEN.params(connection, rows)
+
+
+def first_timers(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, datetime]:
+    """The moment of the earliest pending timer or deadline of each workflow that has one, whenever it is woken."""
+    earliest: dict[uuid.UUID, datetime] = {}
+    if not ids:
+        return earliest
+    workflows: Any = Workflow.objects.using(connection.alias).filter(id__in=list(ids))
+    for owner, timers, deadline in workflows.values_list("id", "timers", "deadline_at"):
+        moments = [datetime.fromisoformat(timer["due"]) for timer in timers]
+        if deadline is not None:
+            moments.append(deadline)
+        if moments:
+            earliest[owner] = min(moments)
+    return earliest
+
+
+def wake_later(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, by: timedelta) -> None:
+    """Move the wake-up of (locked) workflows whose code is not known here (yet)."""
+    if ids:
+        until, params = clock.now_sql(connection, by)
+        condition, more = sql.among(connection, "id", ids)
+        sql.execute(
+            connection,
+            f"UPDATE durable_workflow SET wake_at = {until} WHERE wake_at < {until} AND {condition}",
+            [*params, *params, *more],
+        )
+
+
+def sleep(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
+    """Take the wake-up from (locked) workflows that must not turn now; what lets them turn again makes them due. One
+    with a full history keeps its deadline: it can end by it.
+    """
+    if ids:
+        now, now_params = clock.now_sql(connection)
+        condition, params = sql.among(connection, "id", ids)
+        sql.execute(
+            connection,
+            "UPDATE durable_workflow SET wake_at = CASE WHEN status = 'running' AND blocked_reason <> '' "
+            f"AND error_class = %s AND deadline_at > {now} THEN deadline_at END "
+            f"WHERE wake_at IS NOT NULL AND {condition}",
+            [HISTORY_FULL, *now_params, *params],
+        )
+
+
+def rearm(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
+    """Make (locked) live workflows due now: a wake-up without a due timer only looks, and sets the right moment
+    again.
+    """
+    if ids:
+        now, params = clock.now_sql(connection)
+        condition, more = sql.among(connection, "id", ids)
+        sql.execute(
+            connection,
+            f"UPDATE durable_workflow SET wake_at = {now} WHERE {condition} AND status IN ('running', 'paused')",
+            [*params, *more],
+        )
+
+
+def count_poison(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> None:
+    """Count a turn that overran or killed its process, on a (locked) live workflow."""
+    sql.execute(
+        connection,
+        "UPDATE durable_workflow SET poison_turns = poison_turns + 1 WHERE id = %s AND status IN ('running', 'paused')",
+        [sql.param(connection, workflow_id)],
+    )
+
+
+def blocked_by_other_code(
+    connection: BaseDatabaseWrapper, version: str, *, limit: int, after: uuid.UUID
+) -> list[uuid.UUID]:
+    """Blocked live workflows that this version of the code has not tried yet, in id order behind `after`."""
+    rows = sql.fetch(
+        connection,
+        "SELECT id FROM durable_workflow WHERE blocked_reason <> '' AND blocked_version NOT IN (%s, '') "
+        f"AND status IN ('running', 'paused') AND id > %s ORDER BY id LIMIT {int(limit)}",
+        [version, sql.param(connection, after)],
+    )
+    return [sql.as_uuid(row[0]) for row in rows]
+
+
+def offer_again(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
+    """Let the next turn try these (locked) blocked workflows once more, without taking the mark away."""
+    if ids:
+        now, params = clock.now_sql(connection)
+        condition, more = sql.among(connection, "id", ids)
+        sql.execute(
+            connection,
+            f"UPDATE durable_workflow SET blocked_version = '', wake_at = {now} "
+            "WHERE blocked_reason <> '' AND blocked_version <> '' AND status IN ('running', 'paused') "
+            f"AND {condition}",
+            [*params, *more],
+        )
+
+
+def holder_of_key(connection: BaseDatabaseWrapper, workflow_type: str, key: str) -> uuid.UUID | None:
+    """The live workflow that holds a business key, if there is one."""
+    row: uuid.UUID | None = (
+        Workflow.objects.using(connection.alias)
+        .live()
+        .filter(type=workflow_type, key=key)
+        .values_list("id", flat=True)
+        .first()
+    )
+    return row
+
+
+def _moment(value: Any) -> datetime:
+    moment = moment_from_database(value)
+    assert moment is not None
+    return moment
+
+
+def closed_by(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, seq: int) -> str:
+    """The request that the event at `seq` answers, if it names one: how a verb knows its own commit again."""
+    data: Any = (
+        Event.objects.using(connection.alias).filter(workflow_id=workflow_id, seq=seq).values_list("data", flat=True)
+    ).first()
+    return str((data or {}).get("request", ""))

@@ -1,0 +1,71 @@
+"""`start_to_close`: who has run too long. A thread of its own, since an async handler can block its own loop."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+
+from durable.kernel.texts.failure import for_log
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.threads.logs import get_logger
+from durable.worker.threads.wakeup import HostTiming, Timing
+
+log = get_logger("durable.worker.deadlines")
+
+SMALLEST_SWEEP = 256
+
+
+class Deadlines:
+    """Calls back for each watched delivery whose span is over and that has no verdict yet. Started at the first."""
+
+    def __init__(self, *, timing: Timing | None = None) -> None:
+        self._timing = timing or HostTiming()
+        self._condition = threading.Condition()
+        self._heap: list[tuple[int, int, Delivery, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._sweep_at = SMALLEST_SWEEP
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+
+    def watch(self, delivery: Delivery, span: timedelta, overrun: Callable[[], None]) -> None:
+        """Call `overrun` when `span` has passed from now on, unless the delivery is settled by then."""
+        with self._condition:
+            if len(self._heap) >= self._sweep_at:  # most end long before their time; they must not wait for it here
+                self._heap = [entry for entry in self._heap if not entry[2].settled]
+                heapq.heapify(self._heap)
+                self._sweep_at = max(SMALLEST_SWEEP, 2 * len(self._heap))
+            due = self._timing.now() + span // timedelta(microseconds=1)
+            heapq.heappush(self._heap, (due, next(self._order), delivery, overrun))
+            if self._thread is None and not self._stopping:
+                thread = threading.Thread(target=self._run, name="durable-deadlines", daemon=True)
+                thread.start()  # what this raises must leave the next one to try again
+                self._thread = thread
+            self._condition.notify_all()
+
+    def stop(self) -> None:
+        """End the thread."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify_all()
+
+    def _run(self) -> None:
+        while (due := self._next()) is not None:
+            try:
+                due()
+            # Without this thread no time limit holds any more: a fault of ours about one delivery must not end it.
+            except BaseException as bug:
+                log.error("deadline_raised", exc_info=for_log(bug))
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._condition:
+            while not self._stopping:
+                while self._heap and self._heap[0][2].settled:
+                    heapq.heappop(self._heap)
+                wait = max(0, self._heap[0][0] - self._timing.now()) if self._heap else None
+                if wait == 0:
+                    return heapq.heappop(self._heap)[3]
+                self._timing.wait(self._condition, wait)
+            return None

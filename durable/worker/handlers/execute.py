@@ -1,0 +1,270 @@
+"""One attempt of one activity: decode, run, encode, and the verdict. No threads, and no database but for its clock.
+
+`run` is the whole of it, for callers without a pool (`durable.testing`). The worker's pools use its parts: `prepare`,
+then `perform` or `perform_async`, with what `Call` says about errors and timeouts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import structlog
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from durable import clock
+from durable.conf import settings
+from durable.errors import AlreadyRegistered, NotRegistered, PayloadError
+from durable.errors.showing import is_a
+from durable.kernel.authoring import activity_context
+from durable.kernel.authoring.activity_context import ActivityInfo
+from durable.kernel.authoring.definitions import ActivityDefinition
+from durable.kernel.authoring.options import resolve
+from durable.kernel.authoring.registry import registry
+from durable.kernel.authoring.retry import Retry
+from durable.kernel.codec import Codec, decode_arguments
+from durable.kernel.payloads import birthplace
+from durable.kernel.texts.failure import describe
+from durable.outcomes import (
+    AckOutcome,
+    Cancelled,
+    Cause,
+    Claim,
+    Completed,
+    Ending,
+    Failed,
+    Failure,
+    RetryLater,
+)
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.threads.logs import of_claim
+
+LONGEST_PUT_OFF = timedelta(seconds=5)
+"""An unknown handler is looked for again after this, or a tenth of `UNKNOWN_HANDLER_FOR` where that is less."""
+
+PUT_OFF_JITTER = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The handler was not run: a failed delivery, to be abandoned with its cause."""
+
+    claim: Claim
+    cause: Cause
+    failure: Failure
+    error: BaseException | None = field(default=None, compare=False, repr=False)
+
+
+class Lacking(StrEnum):
+    """What a delivery that is put off could not begin without."""
+
+    HANDLER = "unknown_handler"
+    CONNECTION = "no_connection"
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """The handler could not begin here, yet: to be postponed without counting."""
+
+    claim: Claim
+    delay: timedelta
+    lacking: Lacking = Lacking.HANDLER
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A transactional handler: its writes and its completion are committed (or the token was gone, and nothing is)."""
+
+    claim: Claim
+    outcome: AckOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class AckFailed:
+    """A transactional handler whose commit failed for good; nothing of it is written. To be abandoned."""
+
+    claim: Claim
+    failure: Failure
+    error: BaseException | None = field(default=None, compare=False, repr=False)
+
+
+Outcome = Ending | GiveUp | PutOff | Committed | AckFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A handler with its arguments, ready to be called once."""
+
+    claim: Claim
+    definition: ActivityDefinition[..., Any]
+    args: tuple[Any, ...] = field(repr=False)
+    kwargs: dict[str, Any] = field(repr=False)
+    retry: Retry
+    start_to_close: timedelta | None
+    codec: Codec
+    rng: random.Random
+
+    def encoded(self, value: Any) -> str:
+        """The result as payload. Raises `PayloadError` for what can not be carried."""
+        born = birthplace.result(self.claim.workflow_id, self.claim.ordinal)
+        return self.codec.encode(value, self.definition.result_hint, path="result", birthplace=born)
+
+    def failed(self, error: BaseException, delivery: Delivery) -> Ending:
+        """The ending of an attempt that raised. A result that can not be encoded is not tried again."""
+        final = is_a(error, PayloadError) or self.retry.gives_up(type(error))
+        return self._ending(describe(error), error, Cause.APPLICATION_ERROR, delivery, final=final)
+
+    def timed_out(self, delivery: Delivery) -> Ending:
+        """The ending of an attempt that ran longer than `start_to_close`."""
+        span = self.start_to_close or timedelta()
+        error = TimeoutError(f"{self.claim.activity} ran longer than its start_to_close of {span}.")
+        final = self.retry.gives_up(TimeoutError)
+        return self._ending(Failure("TimeoutError", str(error)), error, Cause.TIMEOUT, delivery, final=final)
+
+    def _ending(
+        self, failure: Failure, error: BaseException, cause: Cause, delivery: Delivery, *, final: bool
+    ) -> Ending:
+        claim, heartbeat = self.claim, delivery.heartbeat
+        started_at = delivery.started_at or clock.host_now()
+        if delivery.cancel_requested:
+            return Cancelled(claim, heartbeat)  # no attempt starts after a request to stop
+        if final or claim.attempt >= claim.attempt_budget:
+            return Failed(claim, failure, cause, started_at, heartbeat, spent=not final, error=error)
+        delay = self.retry.delay(claim.attempt, self.rng)
+        return RetryLater(claim, failure, cause, started_at, delay // timedelta(microseconds=1), heartbeat)
+
+
+def run(
+    claim: Claim,
+    *,
+    rng: random.Random,
+    delivery: Delivery | None = None,
+    now: Callable[[], datetime] | None = None,
+) -> Outcome:
+    """Make one attempt of a claim in this thread and answer what is to be written about it. Writes nothing.
+
+    Async handlers run in an event loop of their own. A transactional handler runs here as a plain one: committing it
+    is `transactional.run`.
+    """
+    delivery = delivery or Delivery(claim)
+    call = prepare(claim, rng=rng, now=now)
+    if not isinstance(call, Call):
+        return call
+    delivery.begin()
+    if call.definition.is_async:
+        return asyncio.run(perform_async(call, delivery))
+    return perform(call, delivery)
+
+
+def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | None = None) -> Call | GiveUp | PutOff:
+    """Find the handler and decode its input.
+
+    An input that does not decode, or does not fit the handler (any more), is a failed delivery; so is an unknown
+    handler once `UNKNOWN_HANDLER_FOR` has passed since the row was staged, by the database's clock.
+    """
+    try:
+        definition = registry.activity(claim.activity)
+    except (NotRegistered, AlreadyRegistered) as unknown:
+        return _unknown(claim, unknown, rng=rng, now=now or _database_now)
+    codec = settings.codec()
+    try:
+        args, kwargs = decode_arguments(definition, claim.payload, codec=codec, workflow_id=claim.workflow_id)
+        if claim.last_heartbeat is not None:
+            # Read now: met inside the handler, a missing key would fail the activity, and not only its delivery.
+            born = birthplace.heartbeat(claim.workflow_id, claim.ordinal)
+            codec.unseal(claim.last_heartbeat, path="last_heartbeat", birthplace=born)
+        terms = resolve(claim.options, definition, settings)
+    # Decoding runs code of the user's: codecs, dataclasses, enums. Whatever it raises, the input does not decode.
+    except BaseException as error:  # noqa: BLE001
+        return GiveUp(claim, Cause.UNDECODABLE_INPUT, describe(error), error)
+    return Call(
+        claim=claim,
+        definition=definition,
+        args=args,
+        kwargs=kwargs,
+        retry=terms.retry,
+        start_to_close=terms.start_to_close,
+        codec=codec,
+        rng=rng,
+    )
+
+
+def perform(call: Call, delivery: Delivery) -> Ending:
+    """Run a sync handler in this thread and answer its ending."""
+    try:
+        return completed(call, delivery)
+    # User code. SystemExit and KeyboardInterrupt raised by it are its own errors: signals reach the main thread only.
+    except BaseException as error:  # noqa: BLE001
+        return call.failed(error, delivery)
+
+
+async def perform_async(call: Call, delivery: Delivery) -> Ending:
+    """Run an async handler in this loop and answer its ending."""
+    try:
+        _enter(call, delivery)
+        value = await call.definition.fn(*call.args, **call.kwargs)
+        payload = call.encoded(value)
+    # User code, as above. A cancellation that was asked for becomes `Cancelled` in `failed`.
+    except BaseException as error:  # noqa: BLE001
+        return call.failed(error, delivery)
+    return Completed(call.claim, payload, delivery.heartbeat)
+
+
+def completed(call: Call, delivery: Delivery) -> Completed:
+    """Run a sync handler in this thread and answer its completion. Raises what the handler raised."""
+
+    def handled() -> Any:
+        _enter(call, delivery)
+        return call.definition.fn(*call.args, **call.kwargs)
+
+    # In a copy of the context: what one handler sets (a language, a context variable) must not greet the next one.
+    value = contextvars.copy_context().run(handled)
+    return Completed(call.claim, call.encoded(value), delivery.heartbeat)
+
+
+def _unknown(
+    claim: Claim, unknown: NotRegistered | AlreadyRegistered, *, rng: random.Random, now: Callable[[], datetime]
+) -> GiveUp | PutOff:
+    patience = settings.unknown_handler_for
+    try:
+        waiting = now() < claim.created_at + patience
+    except DatabaseFault:  # the time can not be asked for: no reason to count anything against the row
+        waiting = True
+    if waiting:
+        return PutOff(claim, min(LONGEST_PUT_OFF, patience / 10) * rng.uniform(1 - PUT_OFF_JITTER, 1 + PUT_OFF_JITTER))
+    return GiveUp(claim, Cause.UNKNOWN_HANDLER, describe(unknown), unknown)
+
+
+def _enter(call: Call, delivery: Delivery) -> None:
+    """Make the context that a handler finds: `activity_info()`, and log lines that say whose they are. Each handler has
+    a context of its own, which ends with it.
+    """
+    claim = call.claim
+
+    def beat(details: str) -> None:
+        delivery.heartbeat = details
+
+    info = ActivityInfo(
+        workflow_id=claim.workflow_id,
+        ordinal=claim.ordinal,
+        attempt=claim.attempt,
+        delivery=claim.delivery,
+        idempotency_key=claim.idempotency_key,
+        codec=call.codec,
+        cancel_requested=lambda: delivery.cancelled,
+        beat=beat,
+        last_heartbeat=claim.last_heartbeat,
+    )
+    activity_context.current.set(info)
+    structlog.contextvars.bind_contextvars(**of_claim(claim))
+
+
+def _database_now() -> datetime:
+    return clock.database_now(connections[settings.database_alias])

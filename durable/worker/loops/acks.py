@@ -1,0 +1,378 @@
+"""The ack thread: acknowledges what handlers ended with, in batches, on a fixed schedule of retries (specification A2).
+
+What becomes ready while a commit is in flight goes into the next one; a lone item never waits for company. Each item
+has its own count of attempts and its own next time. Items of a batch that failed are tried singly from then on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from durable.flow.delivery import abandon, acknowledge, postpone
+from durable.flow.looks import probe
+from durable.flow.transactions import transaction
+from durable.flow.transactions.faults import Fault, classify, meets_lock
+from durable.kernel.texts.failure import describe, for_log
+from durable.logs import words
+from durable.outcomes import AckOutcome, Cause, Claim, Ending, Failure, GiveBack
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.handlers.execute import AckFailed, Committed, GiveUp, Outcome, PutOff
+from durable.worker.loops.aside import Aside, Patience, Pending
+from durable.worker.threads import hygiene
+from durable.worker.threads.logs import get_logger, of_claim
+from durable.worker.threads.loop import Pulse
+from durable.worker.threads.wakeup import HostTiming, Timing
+
+log = get_logger("durable.worker.acks")
+
+WAITS_US = (100_000, 200_000, 400_000, 800_000)
+"""The waits between the attempts of one acknowledgement, in microseconds; one attempt more than waits. A contract."""
+
+ABANDON_DELAY = timedelta(milliseconds=100)
+
+LARGEST_BATCH = 500
+
+
+FIRST_LOCK_WAIT, NEXT_LOCK_WAIT = "300ms", "20ms"
+"""How long the first try of an item, and each one after it, waits for a lock: others are due meanwhile."""
+
+
+def _nothing(delivery: Delivery) -> None:
+    """Nobody wants to know."""
+
+
+class Acks:
+    """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, whatever the end.
+
+    What somebody else has locked beyond its tries is set aside (`set_aside` is called for it) and goes on once the lock
+    is gone (`taken_up`). `run` is the thread's body; it ends when `finish` was called and nothing is pending any more
+    but what is locked.
+    """
+
+    def __init__(
+        self,
+        *,
+        ended: Callable[[Delivery, Outcome], None],
+        timing: Timing | None = None,
+        set_aside: Callable[[Delivery], None] = _nothing,
+        taken_up: Callable[[Delivery], None] = _nothing,
+    ) -> None:
+        self.pulse = Pulse("ack")
+        self._ended = ended
+        self._set_aside = set_aside
+        self._taken_up = taken_up
+        self._aside = Aside()
+        self._left = 0
+        self._timing = timing or HostTiming()
+        self._condition = threading.Condition()
+        self._fresh: deque[Pending] = deque()
+        self._again: list[tuple[int, int, Pending]] = []
+        self._order = itertools.count()
+        self._fresh_had_its_turn = False
+        self._troubled = False
+        self._busy = 0
+        self._looking = 0
+        self._finishing = False
+        self._thread = threading.Thread(target=self._main, name="durable-ack", daemon=True)
+
+    def start(self) -> None:
+        """Begin on a thread of its own."""
+        self._thread.start()
+
+    def submit(self, delivery: Delivery, outcome: Outcome) -> None:
+        """Hand over the outcome of a delivery."""
+        with self._condition:
+            self._fresh.append(Pending(delivery, outcome))
+            self._condition.notify_all()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    @property
+    def pending(self) -> int:
+        """How many outcomes are not written yet."""
+        with self._condition:
+            return len(self._fresh) + len(self._again) + self._busy + self._aside.count + self._left
+
+    @property
+    def locked(self) -> int:
+        """How many of them wait for a lock that somebody else holds. Being looked at is waiting, too."""
+        with self._condition:
+            return self._aside.count + self._looking + self._left
+
+    @property
+    def at_work(self) -> bool:
+        """Whether there is an outcome to write that does not wait for a lock."""
+        with self._condition:
+            return bool(self._fresh or self._again) or self._busy > self._looking
+
+    def finish(self, seconds: float) -> int:
+        """Write what is pending, then end the thread. Waits `seconds` at most; answers how many were left."""
+        with self._condition:
+            self._finishing = True
+            self._aside.stop(self._timing.now())
+            self._condition.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, seconds))
+        return self.pending
+
+    def run(self) -> None:
+        """Write outcomes until `finish` was asked for and nothing is pending, or locked for longer than it may be."""
+        while batch := self._next():
+            self.pulse.begin()
+            try:
+                self._write(batch)
+            # Errors of the database were treated inside. A fault of ours must not end the thread: nothing would be
+            # acknowledged any more. The renewal of these ends, and the reconciler takes over.
+            except BaseException as bug:
+                log.error("ack_raised", items=len(batch), exc_info=for_log(bug))
+                self.pulse.fail(words(bug))
+                for item in batch:
+                    with suppress(BaseException):
+                        self._ended(item.delivery, item.outcome)
+            self.pulse.end()
+            with self._condition:
+                self._busy = self._looking = 0
+                self._condition.notify_all()
+
+    def _main(self) -> None:
+        try:
+            self.run()
+        finally:
+            connections.close_all()
+
+    # --- what is due ---
+
+    def _next(self) -> list[Pending]:
+        """Wait for something that is due: all that is fresh as one batch, the earliest single item, or all that is set
+        aside.
+        """
+        with self._condition:
+            while True:
+                now = self._timing.now()
+                wait = max(0, self._again[0][0] - now) if self._again else None
+                look = self._aside.wait(now)
+                # They take turns when both are due: neither a stream of new work, nor a lock that each single item
+                # runs into, keeps the others from their time.
+                if look == 0:
+                    batch = self._aside.take()
+                    self._looking = len(batch)
+                elif self._fresh and not (wait == 0 and self._fresh_had_its_turn):
+                    batch = self._take_fresh()
+                    self._fresh_had_its_turn = True
+                elif wait == 0:
+                    batch = [heapq.heappop(self._again)[2]]
+                    self._fresh_had_its_turn = False
+                elif self._finishing and wait is None and look is None:
+                    return []
+                else:
+                    self._timing.wait(self._condition, min((w for w in (wait, look) if w is not None), default=None))
+                    continue
+                self._busy = len(batch)
+                return batch
+
+    def _take_fresh(self) -> list[Pending]:
+        """A batch of endings, or one of the outcomes that have a verb of their own."""
+        batch = [self._fresh.popleft()]
+        if isinstance(batch[0].outcome, Ending):
+            while self._fresh and len(batch) < LARGEST_BATCH and isinstance(self._fresh[0].outcome, Ending):
+                batch.append(self._fresh.popleft())
+        return batch
+
+    # --- writing ---
+
+    def _write(self, batch: list[Pending]) -> None:
+        first = batch[0]
+        if first.locked_since is not None:
+            self._look(batch)
+            return
+        match first.outcome:
+            case Committed(outcome=outcome):
+                self._ended_as(first, outcome)
+            # Its verb would try five times for a lock, on this thread, which others need.
+            case GiveUp() | PutOff() if self._is_locked(first):
+                self._wait_for_lock(first)
+            case GiveUp(cause=cause, failure=failure, error=error):
+                self._abandon(first, cause=cause, failure=failure, error=error, delay=None)  # the delivery back-off
+            case AckFailed(failure=failure, error=error):
+                if error is not None and meets_lock(error) and self._is_locked(first):
+                    self._wait_for_lock(first)
+                    return
+                self._abandon(first, cause=Cause.ACK_ABANDONED, failure=failure, error=error, delay=ABANDON_DELAY)
+            case PutOff(delay=delay, lacking=lacking):
+                log.warning(lacking.value, retry_in=delay.total_seconds(), **of_claim(first.delivery.claim))
+                self._give_back(first, "postpone", lambda claim: postpone.postpone(claim, delay=delay))
+            case _:
+                self._acknowledge(batch)
+
+    def _acknowledge(self, batch: list[Pending]) -> None:
+        endings = [item.outcome for item in batch if isinstance(item.outcome, Ending)]
+        try:
+            hygiene.connect()
+            with transaction.short_waits(NEXT_LOCK_WAIT if batch[0].tries else FIRST_LOCK_WAIT):
+                outcomes = acknowledge.acknowledge(endings)
+        # Whatever the acknowledgement raises is classified; what the classifier does not know is permanent
+        # (specification A3).
+        except BaseException as error:  # noqa: BLE001
+            self._failed(batch, error)
+            return
+        self._troubled = False
+        self.pulse.recover()
+        for item, outcome in zip(batch, outcomes, strict=True):
+            self._ended_as(item, outcome)
+
+    def _failed(self, batch: list[Pending], error: BaseException) -> None:
+        fault = classify(error)
+        fields = {"fault": fault.value, "error": words(error), "items": len(batch)}
+        self._say_once("acknowledgement_failed", **fields)
+        if isinstance(error, DatabaseFault) and not meets_lock(error):
+            self.pulse.fail(str(fields["error"]))
+        if fault is Fault.NEW_CONNECTION:
+            hygiene.drop()
+        now = self._timing.now()
+        for item in batch:
+            item.tries += 1
+            if fault is Fault.PERMANENT and len(batch) > 1:
+                self._later(item, now)  # one of them is bad; singly, each speaks for itself
+            elif item.tries > len(WAITS_US) and meets_lock(error) and self._is_locked(item):
+                self._wait_for_lock(item)
+            elif fault is Fault.PERMANENT or item.tries > len(WAITS_US):
+                self._abandon(
+                    item, cause=Cause.ACK_ABANDONED, failure=describe(error), error=error, delay=ABANDON_DELAY
+                )
+            else:
+                self._later(item, now + WAITS_US[item.tries - 1])
+
+    def _later(self, item: Pending, due: int) -> None:
+        with self._condition:
+            heapq.heappush(self._again, (due, next(self._order), item))
+
+    def _abandon(
+        self,
+        item: Pending,
+        *,
+        cause: Cause,
+        failure: Failure,
+        error: BaseException | None,
+        delay: timedelta | None,
+    ) -> None:
+        def give_back(claim: Claim) -> GiveBack:
+            return abandon.abandon(claim, cause=cause, failure=failure, error=error, delay=delay)
+
+        self._give_back(item, "abandon", give_back)
+
+    def _give_back(self, item: Pending, verb: str, give_back: Callable[[Claim], GiveBack]) -> None:
+        claim = item.delivery.claim
+        try:
+            hygiene.connect()
+            with transaction.short_waits(NEXT_LOCK_WAIT):
+                answer = give_back(claim)
+        # The verb has had its own retries. Nothing can be done here any more: the renewal ends, the lease runs out,
+        # and the reconciler of whoever reaches the store takes over.
+        except BaseException as error:
+            if meets_lock(error) and self._is_locked(item):
+                self._wait_for_lock(item)
+                return
+            acknowledge.forget(claim)
+            # A store that is away is no riddle that a traceback helps with, and each row that is out says it.
+            trace = None if isinstance(error, DatabaseFault) else for_log(error)
+            log.error("give_back_failed", verb=verb, error=words(error), exc_info=trace, **of_claim(claim))
+            hygiene.drop()
+        else:
+            if answer is GiveBack.TOKEN_MISSING and self._was_made(claim):
+                log.info("acknowledgement_found", tries=item.tries, **of_claim(claim))
+            else:
+                acknowledge.forget(claim)
+                log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))
+        self._ended(item.delivery, item.outcome)
+
+    def _was_made(self, claim: Claim) -> bool:
+        """Whether an earlier try was committed without saying so."""
+        try:
+            return acknowledge.was_made(claim)
+        except DatabaseFault as error:
+            log.debug("acknowledgement_not_looked_for", error=words(error), **of_claim(claim))
+            return False
+
+    # --- locks of somebody else's ---
+
+    def _is_locked(self, item: Pending) -> bool:
+        """Whether somebody holds the lock at this moment. A store that can not say it is no reason to wait for one."""
+        try:
+            hygiene.connect()
+            return bool(probe.locked([_asked(item)]))
+        except BaseException as error:  # noqa: BLE001 - it only decides between waiting and giving back
+            return meets_lock(error)
+
+    def _wait_for_lock(self, item: Pending) -> None:
+        """Keep the outcome until the lock is gone. No try is made meanwhile, so none is counted."""
+        log.warning("acknowledgement_waits_for_lock", tries=item.tries, **of_claim(item.delivery.claim))
+        with self._condition:
+            self._aside.put([item], self._timing.now())
+        self._set_aside(item.delivery)
+
+    def _look(self, items: list[Pending]) -> None:
+        """Let go on what nobody has locked any more, with all its tries; the rest waits, as long as it may."""
+        # A batch of claims has one token (ADR 002): only with its row does it name a delivery.
+        locked: set[object] = {(item.delivery.claim.row_id, item.delivery.claim.token) for item in items}
+        try:
+            hygiene.connect()
+            locked = set(probe.locked([_asked(item) for item in items]))
+        # A table that is locked as a whole, or a store that is away: later.
+        except DatabaseFault as error:
+            if classify(error) is Fault.NEW_CONNECTION:
+                hygiene.drop()
+        now = self._timing.now()
+        still: list[Pending] = []
+        for item in items:
+            claim = item.delivery.claim
+            waited = round((now - (item.locked_since or now)) / 1_000_000, 3)
+            if (claim.row_id, claim.token) not in locked:
+                log.info("acknowledgement_goes_on", waited=waited, **of_claim(claim))
+                item.tries, item.locked_since = 0, None
+                self._later(item, now)
+                self._taken_up(item.delivery)
+                continue
+            match self._aside.patience(item, now):
+                case Patience.GOES_ON:
+                    still.append(item)
+                case Patience.CUT_BY_STOP:
+                    log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
+                    self._left += 1  # still leased: the end of the worker says so
+                case Patience.SPENT:
+                    log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
+                    acknowledge.forget(claim)
+                    self._ended(item.delivery, item.outcome)
+        with self._condition:
+            self._aside.put(still, now)
+            self._busy = self._looking = 0
+
+    def _ended_as(self, item: Pending, outcome: AckOutcome) -> None:
+        claim = item.delivery.claim
+        if outcome is AckOutcome.ACKNOWLEDGED:
+            acknowledge.forget(claim)
+        elif self._was_made(claim):
+            log.info("acknowledgement_found", tries=item.tries + 1, **of_claim(claim))
+        else:
+            log.warning("late_acknowledgement", tries=item.tries + 1, **of_claim(claim))
+        self._ended(item.delivery, item.outcome)
+
+    def _say_once(self, event: str, **fields: object) -> None:
+        if not self._troubled:
+            log.warning(event, **fields)
+        self._troubled = True
+
+
+def _asked(item: Pending) -> tuple[Claim, Ending | None]:
+    return item.delivery.claim, item.outcome if isinstance(item.outcome, Ending) else None

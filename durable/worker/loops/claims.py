@@ -1,0 +1,348 @@
+"""The claim loop: fills free slots with due rows, and delivers suspects alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from threading import Event
+
+from django.db import Error as DatabaseFault
+
+from durable.flow.delivery import claim as claiming
+from durable.flow.delivery import release as releasing
+from durable.flow.turns.taking import Take
+from durable.logs import words
+from durable.outcomes import Claim, GiveBack
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.handlers.slots import Handlers
+from durable.worker.loops.leases import Leases
+from durable.worker.threads.logs import get_logger, of_claim
+from durable.worker.threads.wakeup import Pace
+
+log = get_logger("durable.worker.claims")
+
+SUSPECTS_LOOK = 1.0
+"""Seconds between two looks of an idle worker for suspects."""
+
+WAIT_FOR_RING = 5.0
+"""Nothing is looked for while no slot is free; one that becomes free rings."""
+
+IN_FLIGHT = 3
+"""How many times the room may be in flight, unwritten acknowledgements included."""
+
+MOST_ASIDE = 1_000
+"""So many results may wait for locks of somebody else's besides; each one more takes from the room."""
+
+NOT_BEGUN_FOR = 1.0
+"""What was claimed ahead and has not begun after so long (the handlers before it are slow) goes back uncounted."""
+
+WAIT_FOR_EMPTY = 0.25
+"""The last delivery that ends rings as well; this only bounds what a missed ring could cost."""
+
+
+class Claims:
+    """Claims what can start at once, and as much more as will within moments; holds all of it from the claim on.
+
+    A suspect (a row whose worker died with it) is taken only while nothing else is in flight here, and nothing else is
+    claimed until it has ended. So that suspects get their turn under constant load, a hint makes the loop stop claiming
+    until the process has run empty. Neither may stall the worker for ever: after `LEASE_FOR` of waiting for the process
+    to run empty, or of one suspect, or of suspects in a row, ordinary work goes on for as long.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        queues: tuple[str, ...] | None,
+        lease_for: timedelta,
+        handlers: Handlers,
+        leases: Leases,
+        pace: Pace,
+        ready: Event,
+        hungry: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._worker = worker
+        self._queues = queues
+        self._lease_for = lease_for
+        self._patience = lease_for.total_seconds()
+        self._handlers = handlers
+        self._leases = leases
+        self._pace = pace
+        self._ready = ready
+        self._tell_hungry = hungry
+        self._hungry = True
+        self._hinted = False
+        self._suspect_is_out = False
+        self._looked_at = 0.0
+        self._suspended_since: float | None = None
+        self._ordinary_until = 0.0
+        self._waiting_since = 0.0
+        self._lock = threading.Condition()
+        self._reserved = 0
+        self._claiming = False
+        self._nothing_else_due = False
+        self._turned_away = False
+        self._closed = False
+        self._over = False
+        self._in_doubt: uuid.UUID | None = None
+        self._unreturned: list[Delivery] = []
+        self.made = 0
+        """How many claims brought something."""
+
+    def suspects_due(self) -> None:
+        """Suspects wait: run empty, and take them. From any thread."""
+        self._hinted = True
+
+    def step(self) -> float:
+        """Claim what there is room for. Answers seconds to rest."""
+        if not self._ready.is_set():
+            return WAIT_FOR_RING
+        now = time.monotonic()
+        if self._empty():
+            self._suspect_is_out = False
+        if self._suspects_first(now):
+            if not self._empty():
+                if self._suspects_still_wait(now):
+                    return WAIT_FOR_EMPTY
+            elif self._hold(self._claim_suspect):
+                self._suspect_is_out = True
+                return 0.0
+            self._hinted = False
+            self._suspended_since = None
+        return self._ordinary_step(now)
+
+    @property
+    def in_claim(self) -> bool:
+        """A claim is being made, or has failed without saying whether it was committed: rows may be ours that nobody
+        holds yet. From any thread.
+        """
+        return self._claiming or self._reserved > 0 or self._in_doubt is not None
+
+    def taking(self) -> Take:
+        """What lets turns claim what they stage, each of them followed by `receive`."""
+        return Take(worker=self._worker, queues=self._queues, lease_for=self._lease_for, room=self.reserve)
+
+    def receive(self, claims: Sequence[Claim]) -> bool:
+        """Hold and run what a turn has claimed; its reservation ends. On the turn thread, behind each turn.
+
+        Answers whether the claim loop has to look again: it found no room because of the reservation, and no slot that
+        becomes free may ring for what was not used of it.
+        """
+        if claims:
+            self._waiting_since = time.monotonic()
+            self._dispatch(claims)
+        if not self._reserved:
+            return False
+        with self._lock:
+            self._reserved = 0
+            turned_away, self._turned_away = self._turned_away, False
+            self._lock.notify_all()
+        return turned_away
+
+    def end_reservations(self, seconds: float) -> None:
+        """Reserve nothing any more, and wait for what a turn under way brings, `seconds` at most. What comes later, of
+        a claim or a turn whose commit takes longer, is not begun: it goes back uncounted.
+        """
+        with self._lock:
+            self._closed = True
+            self._lock.wait_for(lambda: not self._reserved, seconds)
+            self._over = True
+
+    def end(self, seconds: float) -> str:
+        """Wait until nothing is being claimed any more, `seconds` at most. Returns what may still be leased, in words;
+        empty when nothing is.
+        """
+        with self._lock:
+            over = self._lock.wait_for(lambda: not self._claiming and not self._reserved, max(0.0, seconds))
+            left = [delivery.claim.idempotency_key for delivery in self._unreturned]
+        if not over:
+            return "a claim had not come to its end: what it takes stays leased until the lease runs out"
+        if self._in_doubt is not None:
+            return "it is not known whether the last claim was committed: what it took stays leased"
+        return f"what came late could not be given back: {', '.join(left)}" if left else ""
+
+    def reserve(self) -> int:
+        """Room for rows that a turn is about to stage.
+
+        Only once after each claim that left nothing due, so that what others stage waits no longer than it would
+        otherwise; and never while suspects wait to be alone here. On the turn thread.
+        """
+        with self._lock:
+            if self._closed or self._hinted or self._suspect_is_out or not self._nothing_else_due:
+                return 0
+            self._nothing_else_due = False
+            self._reserved = self.room
+            return self._reserved
+
+    @property
+    def idle(self) -> int | None:
+        """How many slots nothing is there for, as far as the last claim has seen; None: all of them. From any thread.
+
+        What has ended counts until it is acknowledged: until then its workflow can not ask for more.
+        """
+        in_flight = self._leases.in_flight
+        if not in_flight:
+            return None
+        return max(0, self._handlers.size - in_flight) if self._hungry else 0
+
+    @property
+    def room(self) -> int:
+        """How many more deliveries are wanted now; 0 while enough of them wait for a slot. From any thread."""
+        ahead = self._handlers.ahead
+        if self._handlers.waiting > ahead // 2:
+            return 0
+        # Ended handlers free their slots before their acknowledgements are written. Claims must not run ahead of those
+        # without bound, nor starve them of SQLite's one write lock.
+        unwritten = IN_FLIGHT * (self._handlers.size + ahead) - self._leases.in_flight
+        # Results beside somebody's locks are no reason to stop, but they are kept in memory: not without end either.
+        unwritten -= max(0, self._leases.aside - MOST_ASIDE)
+        return max(0, min(self._handlers.free, unwritten) - self._reserved)
+
+    def lose_sight(self, token: uuid.UUID) -> None:
+        """Rows may be leased under this token, and nobody can find out. On the turn thread, at its end."""
+        self._in_doubt = self._in_doubt or token
+
+    def close(self) -> None:
+        """Give back what has not begun, uncounted. On the claim thread, at its end."""
+        try:
+            self._resolve_doubt()
+            self._give_back()
+        except DatabaseFault as fault:  # still held: the worker's last words give it back
+            log.warning("give_back_failed", error=words(fault), worker=self._worker)
+
+    def _ordinary_step(self, now: float) -> float:
+        with self._lock:
+            room = self.room
+            self._nothing_else_due = False  # not known again before this claim has ended
+            self._turned_away = room <= 0 and self._reserved > 0
+        if room <= 0:
+            self._hungry = False
+            return self._wait_for_slots(now)
+        claimed = self._hold(partial(self._claim, room))
+        self._nothing_else_due = claimed < room
+        was_hungry, self._hungry = self._hungry, claimed < room
+        if self._hungry and not was_hungry:
+            self._tell_hungry()
+        if claimed:
+            self._waiting_since = now
+            return self._pace.worked()
+        if self._empty() and now > max(self._looked_at + SUSPECTS_LOOK, self._ordinary_until):
+            self._looked_at = now
+            self._hinted = True
+            return 0.0
+        return self._pace.idle()
+
+    def _wait_for_slots(self, now: float) -> float:
+        """Rest until a slot is free. Others may run what waits here for too long."""
+        if not self._handlers.waiting:
+            return WAIT_FOR_RING
+        if now - self._waiting_since < NOT_BEGUN_FOR:
+            return NOT_BEGUN_FOR
+        self._give_back()
+        return WAIT_FOR_RING
+
+    def _give_back(self) -> None:
+        """Release the deliveries that have not begun. If that can not be written, they wait on for their slots."""
+        waiting = self._handlers.take_back()
+        if not waiting:
+            return
+        log.info("claimed_ahead_given_back", count=len(waiting), worker=self._worker)
+        try:
+            outcomes = releasing.release([delivery.claim for delivery in waiting])
+        except DatabaseFault:
+            for delivery in waiting:
+                self._handlers.dispatch(delivery)
+            raise
+        for delivery, outcome in zip(waiting, outcomes, strict=True):
+            if outcome is GiveBack.BUSY:
+                self._handlers.dispatch(delivery)
+                continue
+            delivery.settle()
+            self._leases.end(delivery)
+
+    def _return(self, deliveries: Sequence[Delivery]) -> None:
+        """Give back, uncounted, what came after the stop had begun to settle what this process holds."""
+        log.info("claimed_late_given_back", count=len(deliveries), worker=self._worker)
+        try:
+            outcomes = releasing.release([delivery.claim for delivery in deliveries])
+        except DatabaseFault as fault:
+            log.warning("give_back_failed", error=words(fault), worker=self._worker)
+            outcomes = [GiveBack.BUSY] * len(deliveries)
+        for delivery, outcome in zip(deliveries, outcomes, strict=True):
+            delivery.settle()
+            if outcome is GiveBack.BUSY:
+                self._unreturned.append(delivery)
+            else:
+                self._leases.end(delivery)
+
+    def _suspects_first(self, now: float) -> bool:
+        """Whether ordinary claims are suspended for the sake of suspects, now."""
+        if not self._hinted or now < self._ordinary_until:
+            return False
+        if self._suspended_since is None:
+            self._suspended_since = now
+        if now - self._suspended_since <= self._patience:
+            return True
+        self._suspended_since = None
+        self._ordinary_until = now + self._patience
+        return False
+
+    def _suspects_still_wait(self, now: float) -> bool:
+        """Whether running empty is worth it still: others may have taken them, and a hint names no queues."""
+        if not self._suspect_is_out and now >= self._looked_at + SUSPECTS_LOOK:
+            self._looked_at = now
+            return claiming.suspects_due(self._queues) > 0
+        return True
+
+    def _empty(self) -> bool:
+        with self._lock:  # a reservation under way has not seen the hint that this look may follow
+            reserved = self._reserved
+        return not reserved and self._handlers.busy == 0 and self._leases.in_flight == 0
+
+    def _claim(self, limit: int, token: uuid.UUID) -> list[Claim]:
+        return claiming.claim(
+            worker=self._worker, limit=limit, queues=self._queues, lease_for=self._lease_for, token=token
+        )
+
+    def _claim_suspect(self, token: uuid.UUID) -> list[Claim]:
+        return claiming.claim_suspect(worker=self._worker, queues=self._queues, lease_for=self._lease_for, token=token)
+
+    def _hold(self, claim: Callable[[uuid.UUID], list[Claim]]) -> int:
+        """Claim, hold and dispatch; answers how many there were."""
+        self._claiming = True
+        try:
+            self._resolve_doubt()
+            self._in_doubt = token = uuid.uuid4()
+            claims = claim(token)
+            self._in_doubt = None
+            self._dispatch(claims)
+        finally:
+            with self._lock:
+                self._claiming = False
+                self._lock.notify_all()
+        return len(claims)
+
+    def _resolve_doubt(self) -> None:
+        """Hold and run what the last claim has taken, if it failed without saying whether it was committed."""
+        if self._in_doubt is None:
+            return
+        committed = claiming.taken(self._in_doubt, worker=self._worker)
+        self._in_doubt = None
+        self._dispatch(committed)
+
+    def _dispatch(self, claims: Sequence[Claim]) -> None:
+        deliveries = [Delivery(claim) for claim in claims]
+        self._leases.hold(deliveries)
+        self.made += bool(deliveries)
+        if self._over and deliveries:
+            self._return(deliveries)
+            return
+        says_each = log.is_for_debug
+        for delivery in deliveries:
+            if says_each:
+                log.debug("claimed", **of_claim(delivery.claim))
+            self._handlers.dispatch(delivery)

@@ -1,0 +1,44 @@
+"""Whether this host's clock has been set, or the host has been suspended, while a worker was running."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from durable import clock
+from durable.worker.threads.logs import get_logger
+
+log = get_logger("durable.worker.hostclock")
+
+NOTICED = 1.0
+"""Seconds; what a clock that is kept in order by NTP differs by is less."""
+
+
+class HostClock:
+    """For SQLite, where the host's clock is the one that leases end by.
+
+    When it jumps forward, also by a suspension of the whole machine, all leases are over at once, those of running
+    handlers included. Every living worker of the host has renewed its own within a third of `LEASE_FOR`, so leases are
+    not judged before `LEASE_FOR` has passed.
+    """
+
+    def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._apart = self._distance()
+        self._judge_at = 0.0
+
+    def leases_can_be_judged(self, lease_for: timedelta) -> bool:
+        """Whether a lease that is over says something about its worker."""
+        if clock.is_frozen():  # a test moves it
+            return True
+        now, apart = self._monotonic(), self._distance()
+        step, self._apart = apart - self._apart, apart
+        if abs(step) > NOTICED:
+            log.warning("host_clock_stepped", seconds=round(step, 1))
+        if step > NOTICED:
+            self._judge_at = now + lease_for.total_seconds()
+        return now >= self._judge_at
+
+    def _distance(self) -> float:
+        return clock.host_now().timestamp() - self._monotonic()

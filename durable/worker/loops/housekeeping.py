@@ -1,0 +1,162 @@
+"""Housekeeping: what has to be in order before the first claim, and then on a cadence."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import Error as DatabaseFault
+from django.db import OperationalError, connections
+
+from durable.conf import settings
+from durable.databases import Weight, server_findings
+from durable.flow.operator import unblock
+from durable.flow.transactions import transaction
+from durable.flow.upkeep import beat, poison, reconcile, settle
+from durable.kernel.authoring.registry import registry
+from durable.logs import words
+from durable.outcomes import Company, ReconcileReport
+from durable.worker.loops.hostclock import HostClock
+from durable.worker.threads.logs import get_logger
+
+log = get_logger("durable.worker.housekeeping")
+
+SETTLE_ROUND = 1000
+
+_SHORTEST = timedelta(microseconds=1)
+
+PUT_OFF_FOR = 1.0
+"""Seconds until a round that comes early, after one that could not do all of its parts."""
+
+
+class Housekeeping:
+    """Its first step counts the poison turns of dead processes, settles, offers this code what other code had to block,
+    and reconciles; then `ready` is called, once.
+
+    Each part is by itself: one that meets somebody else's lock, or a fault that the next one need not meet, is put off
+    to a round that comes soon, and neither the other parts nor the readiness wait for it. A store that is away is
+    waited for.
+
+    `on_report` is called with each report, so that loops can be woken for what it brought.
+    """
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        queues: tuple[str, ...] | None,
+        count_the_dead: Callable[[Callable[[UUID], bool]], list[UUID]],
+        ready: Callable[[], None],
+        on_report: Callable[[ReconcileReport], None],
+        wakes_by: Callable[[], str],
+    ) -> None:
+        self._worker = worker
+        self._queues = queues
+        self._count_all = count_the_dead
+        self._ready = ready
+        self._on_report = on_report
+        self._wakes_by = wakes_by
+        self._is_ready = False
+        self._has_beaten = False
+        self._began = time.monotonic()
+        self._to_offer: frozenset[UUID] | None = None
+        self._clock = HostClock() if connections[settings.database_alias].vendor == "sqlite" else None
+        self._due = 0.0
+        self.company = Company.ALONE
+        """Who else served these queues at the last look."""
+
+    def step(self) -> float:
+        """Do a round if one is due. Answers seconds until the next one."""
+        now = time.monotonic()
+        if now < self._due:
+            return self._due - now
+        if not self._is_ready:
+            self._see_the_server()
+        # The sign of life comes first, before anything that may have to wait: a worker that is starting, or held up, is
+        # there all the same.
+        done = [
+            self._is_done("beat", self._beat),
+            self._is_done("count the dead", self._count_the_dead),
+            self._is_done("settle", self._settle),
+            self._is_done("offer", self._offer),
+            self._is_done("reconcile", self.reconcile),
+        ]
+        if not self._is_ready:
+            self._is_ready = True
+            self._ready()
+        every = settings.reconcile_every.total_seconds()
+        rest = every if all(done) and not self._to_offer else min(every, PUT_OFF_FOR)
+        self._due = time.monotonic() + rest
+        return rest
+
+    def _is_done(self, name: str, part: Callable[[], object]) -> bool:
+        """Do one part of a round. Returns whether it is done. Raises what a store that is away raised."""
+        try:
+            part()
+        except (DatabaseFault, ValueError, LookupError, TypeError) as fault:
+            if isinstance(fault, DatabaseFault) and transaction.store_is_away(fault):
+                raise
+            log.warning("housekeeping_put_off", part=name, error=words(fault))
+            return False
+        return True
+
+    def _settle(self) -> None:
+        settled = settle.settle_closed(limit=SETTLE_ROUND if self._is_ready else None)
+        if settled:
+            log.info("swept", settled=settled)
+
+    def _offer(self) -> None:
+        """What other code has blocked, once; and what was locked then, until it was offered."""
+        if self._to_offer is not None and not self._to_offer:
+            return
+        offered = unblock.after_deploy(registry.version(), left=self._to_offer)
+        self._to_offer = offered.left
+        if offered.count:
+            log.info("blocked_workflows_offered", count=offered.count, worker=self._worker)
+
+    def _beat(self) -> None:
+        self.company = beat.beat(
+            name=self._worker,
+            queues=list(self._queues or ()),
+            version=registry.version(),
+            wakes_by=self._wakes_by(),
+            up_for=None if self._has_beaten else _SHORTEST + timedelta(seconds=time.monotonic() - self._began),
+        )
+        self._has_beaten = True
+
+    def reconcile(self) -> ReconcileReport:
+        """One round of reconciling, in the calling thread. Nothing is judged while the host's clock has just jumped."""
+        if self._clock is not None and not self._clock.leases_can_be_judged(settings.lease_for):
+            return ReconcileReport()
+        report = reconcile.reconcile()
+        if report.rearmed or report.dead_lettered or report.settled:
+            log.info("reconciled", rearmed=report.rearmed, dead_lettered=report.dead_lettered, settled=report.settled)
+        self._on_report(report)
+        return report
+
+    def _see_the_server(self) -> None:
+        """Tell what of the session's settings costs something. Raises `OperationalError`, in words, for one in which
+        nothing can be written: a standby may become the primary, so the worker waits.
+        """
+        faults = list(server_findings(connections[settings.database_alias]))
+        for fault in faults:
+            if fault.weight is Weight.REFUSED:
+                raise OperationalError(f"{fault.text} {fault.cure}")
+        for fault in faults:
+            log.warning("database_setting", fault=fault.text, cure=fault.cure, check=fault.id, worker=self._worker)
+
+    def _count_the_dead(self) -> None:
+        for workflow_id in self._count_all(self._count):
+            log.error("poison_turn_counted", workflow=str(workflow_id), worker=self._worker)
+
+    def _count(self, workflow_id: UUID) -> bool:
+        """Count one; a fault that is this workflow's leaves its note for a later round, and the others are counted."""
+        try:
+            return poison.count(workflow_id)
+        except (DatabaseFault, ValueError, LookupError, TypeError) as fault:
+            if isinstance(fault, DatabaseFault) and transaction.store_is_away(fault):
+                raise
+            log.warning("poison_turn_not_counted", workflow=str(workflow_id), error=words(fault), worker=self._worker)
+            return False

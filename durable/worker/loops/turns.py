@@ -1,0 +1,135 @@
+"""The turn loop: feeds due messages to workflow code, a batch at a time, and knows whose code runs.
+
+What its turns stage goes to the claim loop's hands in the same transaction, where nothing older may be waiting.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+from django.db import Error as DatabaseFault
+
+from durable.flow.turns import turn
+from durable.flow.turns.aside import Aside
+from durable.flow.turns.choosing import LEFT_FOR, Hints
+from durable.kernel.replay.cache import Cache
+from durable.outcomes import Claim, Company, TurnReport
+from durable.worker.loops.claims import Claims
+from durable.worker.loops.notes import Note
+from durable.worker.threads.wakeup import Pace
+
+BATCH = 100
+
+NOTE_AGAIN = 5.0
+"""Seconds until a note is tried again where no place takes one, and between looks whether it is still there."""
+
+
+class Turns:
+    """Takes turns on one thread, which owns the cache of suspended workflows."""
+
+    def __init__(
+        self,
+        *,
+        queues: tuple[str, ...] | None,
+        cache: Cache,
+        note: Callable[[], Note | None],
+        staged: Callable[[], None],
+        claims: Claims,
+        pace: Pace,
+        ready: Callable[[], bool],
+        closed: Callable[[int], None] = lambda number: None,
+        company: Callable[[], Company] = lambda: Company.ALONE,
+    ) -> None:
+        self._queues = queues
+        self._cache = cache
+        self._make_note = note
+        self._note: Note | None = None
+        self._note_due = 0.0
+        self._staged = staged
+        self._claims = claims
+        self._take = claims.taking()
+        self._pace = pace
+        self._ready = ready
+        self._closed = closed
+        self._company = company
+        self.hints = Hints()
+        self._aside = Aside()
+        self._running: tuple[uuid.UUID, float] | None = None
+
+    def hanging(self, seconds: float) -> uuid.UUID | None:
+        """The workflow whose code has been running for longer than `seconds`. From any thread."""
+        running = self._running
+        if running is not None and time.monotonic() - running[1] > seconds:
+            return running[0]
+        return None
+
+    @property
+    def passed_over(self) -> set[uuid.UUID]:
+        """Workflows whose turn has met somebody else's lock, and that wait for their next one. From any thread."""
+        return self._aside.now()
+
+    def step(self) -> float:
+        """Take one batch of turns. Answers seconds to rest."""
+        if not self._ready():
+            return 1.0
+        if time.monotonic() >= self._note_due:
+            self._see_to_the_note()
+            self._note_due = time.monotonic() + NOTE_AGAIN
+        taken: Sequence[Claim] = ()
+        try:
+            report = turn.turn(
+                cache=self._cache,
+                queues=self._queues,
+                limit=BATCH,
+                note=self._noted,
+                take=self._take,
+                company=self._company(),
+                idle=self._claims.idle,
+                hints=self.hints,
+                aside=self._aside,
+                reads=self._reads,
+            )
+            taken = report.taken
+        finally:
+            # What may have been taken keeps its room until the next step knows: no suspect starts beside it, and no
+            # burst is over without it.
+            if not self._take.in_doubt and self._claims.receive(taken):
+                self._staged()
+        if report.closed:
+            self._closed(report.closed)
+        if report.staged != len(taken):  # or it is not known: what a former step took is all that it answers
+            self._staged()
+        if report.left or report.held:
+            return min(LEFT_FOR, self._pace.idle())
+        return self._pace.idle() if report == TurnReport() else self._pace.worked()
+
+    def close(self) -> None:
+        """Evict every workflow and take the note away. On the turn thread, at its end."""
+        committed: Sequence[Claim] = ()
+        try:
+            committed = turn.taken(self._take)
+        except DatabaseFault:
+            self._claims.lose_sight(self._take.token)
+        self._claims.receive(committed)
+        self._cache.drop_all()
+        if self._note is not None:
+            self._note.close()
+
+    def _see_to_the_note(self) -> None:
+        if self._note is not None and not self._note.is_there:
+            self._note.close()
+            self._note = None
+        if self._note is None:
+            self._note = self._make_note()
+
+    def _reads(self, workflow_id: uuid.UUID | None) -> None:
+        """Not as running: while the store does not answer, no code hangs."""
+        if self._note is not None:
+            self._note.write(workflow_id)
+
+    def _noted(self, workflow_id: uuid.UUID | None) -> None:
+        self._running = None if workflow_id is None else (workflow_id, time.monotonic())
+        if self._note is not None:
+            self._note.write(workflow_id)

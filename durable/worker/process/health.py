@@ -1,0 +1,304 @@
+"""The small HTTP answer of `--health ADDRESS:PORT`: 200 and "ok", or 503 and the reasons, one a line.
+
+Nothing here waits for a caller: many may be slow or silent, and others are answered meanwhile. Reasons may name hosts,
+ports and errors of the database, so only callers on the loopback interface read them, and of those none that call this
+machine by a name of their own: a browser does, on a page whose name was made to lead here. Others get "not ok", and the
+log the reasons.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, ip_address
+
+from durable.errors import ConfigurationError
+from durable.worker.threads.logs import get_logger
+from durable.worker.threads.wakeup import readable
+
+log = get_logger("durable.worker.health")
+
+REQUEST_SECONDS = 5.0
+"""How long a caller may take to send its request."""
+
+MOST_CALLERS = 64
+"""Callers that are heard at once. One more ends the wait of the oldest one of the address that has the most."""
+
+MOST_OF_A_REQUEST = 8 * 1024
+"""Bytes of a request's head."""
+
+MOST_OF_AN_ANSWER = 4 * 1024
+"""Bytes of an answer's body: what every socket takes without waiting."""
+
+DEAF_FOR = 0.1
+"""Seconds without listening after callers could not be taken. They would keep the socket ready, and its thread busy."""
+
+ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - what `--health :8080` asks for
+
+_END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
+_PASSED_ON = re.compile(rb"^(forwarded|x-forwarded-[\w-]+|x-real-ip|via)[ \t]*:", re.IGNORECASE | re.MULTILINE)
+_HOST = re.compile(rb"^host[ \t]*:[ \t]*([^\r\n]*?)[ \t]*\r?$", re.IGNORECASE | re.MULTILINE)
+_PORT = re.compile(r":\d*$")
+_NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE}
+_GONE_MEANWHILE = {errno.ECONNABORTED, errno.EPROTO, errno.EINTR}
+
+
+@dataclass(eq=False, slots=True)
+class _Caller:
+    """One connection that is being heard."""
+
+    socket: socket.socket
+    address: str
+    until: float
+    is_near: bool
+    """Whether it came over the loopback interface."""
+    lacking: str
+    """What the system lacked when it was taken."""
+    head: bytearray = field(default_factory=bytearray)
+
+
+class HealthSocket:
+    """A listening socket and its callers. Wait for `filenos` and call `serve` in turn, on one thread."""
+
+    def __init__(self, host: str, port: int, *, now: Callable[[], float] = time.monotonic) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.socket(family, socket.SOCK_STREAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            self._socket.bind((host, port))
+        except OSError as taken:
+            self._socket.close()
+            raise ConfigurationError(f"--health can not listen on {host}:{port}: {taken.strerror}.") from taken
+        self._socket.listen(2 * MOST_CALLERS)
+        self._socket.setblocking(False)
+        self._now = now
+        self._name = host.casefold()
+        self._callers: list[_Caller] = []
+        self._deaf_until = 0.0
+        self._reasons_are_in_the_log = False
+        self._spare: int | None = os.open(os.devnull, os.O_RDONLY)
+
+    @property
+    def port(self) -> int:
+        """The port it listens on."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def filenos(self) -> list[int]:
+        """What to wait for until there is something to do."""
+        listening = [self._socket.fileno()] if self._now() >= self._deaf_until else []
+        return listening + [caller.socket.fileno() for caller in self._callers]
+
+    def serve(self, look: Callable[[], Sequence[str]]) -> None:
+        """Take new callers and answer those that have asked, without waiting for any. `look` returns the reasons why
+        the answer is red, none if it is green; it is called at most once, and only if somebody has asked.
+
+        Without a free descriptor the answer is red, and says that.
+        """
+        asked = self._hear()
+        self._take()
+        asked += self._hear()
+        if asked:
+            reasons = _seen(look)
+            for caller in asked:
+                self._answer(caller, reasons)
+        now = self._now()
+        for caller in [caller for caller in self._callers if caller.until <= now]:
+            self._drop(caller)
+        if self._spare is None:
+            with suppress(OSError):
+                self._spare = os.open(os.devnull, os.O_RDONLY)
+
+    def close(self) -> None:
+        """Stop listening, and hang up."""
+        self._socket.close()
+        for caller in self._callers:
+            caller.socket.close()
+        self._callers = []
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+
+    # --- taking callers ---
+
+    def _take(self) -> None:
+        if self._now() < self._deaf_until:
+            return
+        lacking = ""
+        for _ in range(MOST_CALLERS):
+            try:
+                accepted, address = self._socket.accept()
+            except BlockingIOError:
+                return
+            except (OSError, MemoryError) as refused:
+                number = getattr(refused, "errno", None)
+                if number in _NO_DESCRIPTORS and self._has_made_room():
+                    lacking = f"no descriptors left: {os.strerror(number)}"
+                elif number not in _GONE_MEANWHILE:
+                    self._deaf_until = self._now() + DEAF_FOR
+                    log.warning("health_accept_failed", error=f"{type(refused).__name__}: {refused}")
+                    return
+            else:
+                self._welcome(accepted, str(address[0]), lacking)
+                if lacking:  # it is heard before the next one takes its place
+                    return
+
+    def _has_made_room(self) -> bool:
+        """Give a descriptor back, so that one more caller can be taken. False when there is none to give."""
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+            return True
+        if self._callers:
+            self._drop(self._callers[0])
+            return True
+        return False
+
+    def _welcome(self, accepted: socket.socket, address: str, lacking: str) -> None:
+        try:
+            accepted.setblocking(False)
+            is_near = _is_loopback(address) and _is_loopback(accepted.getsockname()[0])
+        except OSError:  # it has gone already
+            accepted.close()
+            return
+        if len(self._callers) >= MOST_CALLERS:
+            counted = Counter(caller.address for caller in self._callers)
+            ((greedy, _),) = counted.most_common(1)
+            self._drop(next(caller for caller in self._callers if caller.address == greedy))
+        self._callers.append(_Caller(accepted, address, self._now() + REQUEST_SECONDS, is_near, lacking))
+
+    def _drop(self, caller: _Caller) -> None:
+        self._callers.remove(caller)
+        caller.socket.close()
+
+    # --- hearing and answering them ---
+
+    def _hear(self) -> list[_Caller]:
+        """Read what callers have sent. Returns those who have said all, and are to be answered."""
+        asked = []
+        for caller in list(self._callers):
+            try:
+                piece = caller.socket.recv(MOST_OF_A_REQUEST)
+            except BlockingIOError:
+                continue
+            except OSError:
+                piece = b""
+                caller.head.clear()
+            caller.head += piece
+            if not piece and not caller.head:  # gone, without a word
+                self._drop(caller)
+            elif not piece or _END_OF_HEAD.search(caller.head) or _fault_of(caller.head):
+                self._callers.remove(caller)
+                asked.append(caller)
+        return asked
+
+    def _answer(self, caller: _Caller, reasons: Sequence[str]) -> None:
+        head = bytes(caller.head)
+        status = _fault_of(head)
+        if status:
+            body = status
+        else:
+            complaints = [*reasons, caller.lacking] if caller.lacking else reasons
+            status = "503 Service Unavailable" if complaints else "200 OK"
+            body = "\n".join(complaints) or "ok"
+            if not caller.is_near or _PASSED_ON.search(head) or not self._is_called_by_its_name(head):
+                self._tell_the_log_instead(complaints)
+                body = "not ok" if complaints else "ok"
+        with caller.socket, suppress(OSError):  # a caller that went away needs no answer
+            caller.socket.send(_response(status, body, with_body=not head.startswith(b"HEAD ")))
+
+    def _is_called_by_its_name(self, head: bytes) -> bool:
+        """Whether the request names this machine as its own people do: by an address, as localhost, or by the name that
+        `--health` gave. Browsers send the name that a page came from; who sends none is no browser.
+        """
+        return all(_is_own_name(_PORT.sub("", host.decode("latin-1")), self._name) for host in _HOST.findall(head))
+
+    def _tell_the_log_instead(self, reasons: Sequence[str]) -> None:
+        if reasons and not self._reasons_are_in_the_log:
+            log.warning("health_is_red", reasons=list(reasons))
+        self._reasons_are_in_the_log = bool(reasons)
+
+
+class HealthThread:
+    """Answers on a thread of its own, for a process that has no loop to do it in."""
+
+    def __init__(self, listener: HealthSocket, look: Callable[[], Sequence[str]]) -> None:
+        self._listener = listener
+        self._look = look
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="durable-health", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and close the socket."""
+        self._stopping.set()
+        self._thread.join()
+        self._listener.close()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                readable(self._listener.filenos(), 0.2)
+                self._listener.serve(self._look)
+            # Without this thread nobody hears any more how the worker is, and a probe that gets no answer kills it.
+            except Exception:
+                log.exception("health_answer_failed")
+                self._stopping.wait(DEAF_FOR)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`ADDRESS:PORT` (`127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses). Raises `ConfigurationError`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or int(port) > 65535:
+        raise ConfigurationError(f"--health {text!r} is no ADDRESS:PORT, as in 127.0.0.1:8080.")
+    return host.strip("[]") or ALL_ADDRESSES, int(port)
+
+
+def _seen(look: Callable[[], Sequence[str]]) -> Sequence[str]:
+    try:
+        return look()
+    # Whatever is wrong with a worker that cannot say how it is, its callers get an answer, and it is red.
+    except Exception:
+        log.exception("health_answer_failed")
+        return ["this worker cannot say how it is; its log says why"]
+
+
+def _fault_of(head: bytes | bytearray) -> str:
+    """The status for what is no request; "" while it may be one."""
+    if len(head) > MOST_OF_A_REQUEST:
+        return "431 Request Header Fields Too Large"
+    return "" if head[:1].isalpha() else "400 Bad Request"
+
+
+def _is_loopback(address: str) -> bool:
+    parsed = ip_address(address)
+    if isinstance(parsed, IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return parsed.is_loopback
+
+
+def _is_own_name(host: str, own: str) -> bool:
+    if host.casefold() in ("localhost", own):
+        return True
+    try:
+        ip_address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
+
+
+def _response(status: str, text: str, *, with_body: bool) -> bytes:
+    body = text.encode(errors="backslashreplace")[:MOST_OF_AN_ANSWER] + b"\n"
+    head = (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+        "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")

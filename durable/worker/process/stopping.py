@@ -1,0 +1,135 @@
+"""The end of a worker: handlers get their grace, acknowledgements their schedule, and the rest goes back uncounted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from django.db import connections
+
+from durable.conf import settings
+from durable.flow.delivery import release, renew
+from durable.flow.upkeep import beat
+from durable.logs import words
+from durable.outcomes import GiveBack
+from durable.worker.handlers.delivery import Delivery, Settlement
+from durable.worker.process.modes import Exit
+from durable.worker.threads import hygiene
+from durable.worker.threads.logs import get_logger
+
+if TYPE_CHECKING:
+    from durable.worker.process.worker import Worker
+
+log = get_logger("durable.worker.stopping")
+
+LAST_WORDS = 5.0
+"""Seconds after `GRACE_FOR` in which acknowledgements and releases have to end."""
+
+SHORT_CLAIM = 4.0
+"""Seconds that a claim under way may take to come to its end, also without grace."""
+
+LOCKED_FOR = 0.1
+"""Seconds between two tries to give back what somebody else has locked."""
+
+BURST_PATIENCE = 100
+"""Looks at a store that does not answer until a burst gives up: about two seconds."""
+
+
+class _Farewell(threading.Thread):
+    """Gives back what can not be finished. On a thread of its own: a store that is away must not hold up the end."""
+
+    def __init__(self, worker: Worker, left: Sequence[Delivery]) -> None:
+        super().__init__(name="durable-farewell", daemon=True)
+        self._worker = worker
+        self._left = left
+        self.said = threading.Event()
+        self.late = threading.Event()
+        """Nobody waits for the last words any more."""
+        self.trouble = ""
+
+    def run(self) -> None:
+        try:
+            hygiene.connect()
+            if self._left:
+                # The last heartbeats go along, for the next attempt to read.
+                renew.renew([delivery.held for delivery in self._left], lease_for=settings.lease_for)
+                self._release()
+            beat.gone(self._worker.name)
+        # Whatever keeps the last words from being written, the exit code has to say so.
+        except BaseException as fault:  # noqa: BLE001
+            self.trouble = words(fault)
+        finally:
+            connections.close_all()
+            self.said.set()
+
+    def _release(self) -> None:
+        """Give everything back; what somebody else has locked again and again, while there is time."""
+        left = list(self._left)
+        while left:
+            outcomes = release.release([delivery.claim for delivery in left])
+            busy = [delivery for delivery, outcome in zip(left, outcomes, strict=True) if outcome is GiveBack.BUSY]
+            for delivery in left:
+                if delivery not in busy:
+                    self._worker.leases.end(delivery)
+            left = busy
+            self.trouble = f"somebody else has locked {len(left)} of what is to be given back" if left else ""
+            if left and self.late.wait(LOCKED_FOR):
+                return
+
+
+def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
+    """Stop a worker in good order. Answers its exit code: `code`, or `Exit.STORE` when something could not be written.
+
+    Claims and turns end first. Handlers have `grace` seconds, acknowledgements five more; what has not ended by then is
+    released uncounted, and handlers that still run are told so and left alone. What a claim brings later still goes
+    back at once; one that does not come to its end in time is said, and makes the exit code `Exit.STORE`.
+    """
+    deadline = time.monotonic() + grace
+    for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop):
+        loop.stop()
+    # What a claim under way brings, and what a turn under way takes, has to be known here.
+    worker.claim_loop.join(max(grace, SHORT_CLAIM))
+    worker.claims.end_reservations(SHORT_CLAIM)
+    while worker.handlers.busy and not worker.grace_is_cut and (left := deadline - time.monotonic()) > 0:
+        worker.wait_for_slot(min(left, 0.1))
+    unfinished = [delivery for delivery in worker.leases.all() if delivery.settle() is Settlement.FIRST]
+    for delivery in unfinished:
+        delivery.leave()
+    end = deadline + LAST_WORDS
+    unwritten = worker.acks.finish(end - time.monotonic())
+    farewell = _Farewell(worker, unfinished)
+    try:
+        farewell.start()
+    except RuntimeError:  # no more threads on this machine: it is said here, however long that takes
+        farewell.run()
+    farewell.said.wait(max(0.1, end - time.monotonic()))
+    farewell.late.set()
+    for loop in (worker.claim_loop, worker.turn_loop):
+        loop.join(end - time.monotonic())
+    unclaimed = worker.claims.end(end - time.monotonic())
+    worker.lease_loop.stop()
+    for loop in worker.loops:
+        loop.stop()
+    worker.handlers.close(0.0 if worker.grace_is_cut else 1.0)
+    end = time.monotonic() + 1.0
+    for loop in worker.loops:
+        loop.join(end - time.monotonic())
+    return _verdict(worker, code, farewell, unwritten, unclaimed)
+
+
+def _verdict(worker: Worker, code: Exit, farewell: _Farewell, unwritten: int, unclaimed: str) -> Exit:
+    if not unwritten and not farewell.trouble and farewell.said.is_set() and not unclaimed:
+        return code
+    trouble = farewell.trouble or ("" if farewell.said.is_set() else "no answer in time")
+    held = [delivery.claim.idempotency_key for delivery in worker.leases.all()]
+    log.error(
+        "stopped_with_work_left",
+        worker=worker.name,
+        unwritten=unwritten,
+        still_leased=held,
+        error="; ".join(filter(None, [trouble, unclaimed])),
+    )
+    # A turn that hangs inside its transaction may be the very reason: the process has to start anew all the same.
+    return code if code is Exit.RESTART else Exit.STORE

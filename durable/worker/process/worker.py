@@ -1,0 +1,361 @@
+"""The worker of one process: assembles the loops, starts them in order, and stops them in order."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from durable.conf import settings
+from durable.kernel.replay.cache import Cache
+from durable.logs import words
+from durable.outcomes import Completed, Failed, ReconcileReport, RetryLater
+from durable.store.connections import unpooled
+from durable.worker.handlers.delivery import Delivery
+from durable.worker.handlers.execute import Committed, Outcome
+from durable.worker.handlers.pools import PoolWatch
+from durable.worker.handlers.slots import Handlers
+from durable.worker.loops import notes
+from durable.worker.loops.acks import Acks
+from durable.worker.loops.burst import Burst, Quiet
+from durable.worker.loops.claims import Claims
+from durable.worker.loops.housekeeping import Housekeeping
+from durable.worker.loops.leases import Leases
+from durable.worker.loops.listening import Listener
+from durable.worker.loops.turns import Turns
+from durable.worker.process import speaking, stopping
+from durable.worker.process.modes import Exit, Mode, StoreAtStart
+from durable.worker.threads import hygiene
+from durable.worker.threads.logs import get_logger
+from durable.worker.threads.loop import Loop
+from durable.worker.threads.wakeup import Doorbell, ForeignWrites, Pace, Wake
+
+log = get_logger("durable.worker")
+
+TICK = 0.5
+BURST_TICK = 0.02
+STUCK_AFTER = 30.0
+"""Seconds after which a step of a loop that has not come back makes the worker red."""
+
+MORE_THREADS = "raise `ulimit -u`, pids.max or the memory limit"
+
+LOOKS = 4
+"""How often in `POLL_FOR` the watcher looks on SQLite: a look takes some 20 microseconds and no lock."""
+
+LONGEST_LOOK = timedelta(seconds=0.25)
+"""However cheap the watching for foreign writes is: due times pass without a write, so the loops look this often."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What this process has done so far. For people."""
+
+    done: int = 0
+    failed: int = 0
+    retried: int = 0
+    closed: int = 0
+    """Workflows that ended in a turn here; single activities end with their acknowledgement."""
+
+
+def default_name() -> str:
+    """A name that no other process has: host, process, and a few random digits."""
+    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:4]}"
+
+
+class Worker:
+    """Turns, claims, runs and acknowledges until it is stopped. `run` is for the thread that owns it, once.
+
+    `on_tick` is called from `run` about twice a second, for whoever shows or watches the worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        queues: Sequence[str] = (),
+        concurrency: int | None = None,
+        mode: Mode = Mode.SERVE,
+        at_start: StoreAtStart = StoreAtStart.WAIT,
+        on_tick: Callable[[Worker], None] | None = None,
+    ) -> None:
+        self.name = name or default_name()
+        self.tally = Tally()
+        self.ready = threading.Event()
+        self.is_heard = True
+        """After the end: False when something of the host's still blocks the thread that lines and signals leave by."""
+        self._mode = mode
+        self._at_start = at_start
+        self._on_tick = on_tick
+        self._alias = settings.database_alias
+        self._queues = tuple(queues) or None
+        self._doorbell = Doorbell()
+        self._exit: Exit | None = None
+        self.grace_is_cut = False
+        self._hangs: uuid.UUID | None = None
+        self._hang_after = 5 * settings.turn_cpu_for.total_seconds()
+        self._pools = PoolWatch()
+        self._assemble(concurrency or settings.concurrency)
+
+    def _assemble(self, concurrency: int) -> None:
+        self._claim_wake, self._turn_wake = Wake(), Wake()
+        self._freed = Wake()
+        places = notes.Notes(self._alias)
+        self.leases = Leases(lease_for=settings.lease_for, idle=self._claim_wake)
+        self.acks = Acks(ended=self._ended, set_aside=self.leases.set_aside, taken_up=self.leases.take_up)
+        self.handlers = Handlers(
+            concurrency=concurrency,
+            finished=self.acks.submit,
+            slot_freed=self._slot_freed,
+            rng=random.Random(),
+        )
+        self.claims = Claims(
+            worker=self.name,
+            queues=self._queues,
+            lease_for=settings.lease_for,
+            handlers=self.handlers,
+            leases=self.leases,
+            pace=self._pace(),
+            ready=self.ready,
+            hungry=self._turn_wake.ring,
+        )
+        self.turns = Turns(
+            queues=self._queues,
+            cache=Cache(settings.cached_workflows),
+            note=places.open,
+            staged=self._claim_wake.ring,
+            claims=self.claims,
+            pace=self._pace(),
+            ready=self.ready.is_set,
+            closed=self._closed,
+            company=lambda: self.housekeeping.company,
+        )
+        self.listener = Listener(alias=self._alias, queues=self._queues, ring=self.ring)
+        self.housekeeping = Housekeeping(
+            worker=self.name,
+            queues=self._queues,
+            count_the_dead=places.count_the_dead,
+            ready=self._prepared,
+            on_report=self._reconciled,
+            wakes_by=lambda: self.listener.wakes_by.value,
+        )
+        self.claim_loop = Loop("claim", self.claims.step, wake=self._claim_wake, at_end=self.claims.close)
+        self.turn_loop = Loop("turn", self.turns.step, wake=self._turn_wake, at_end=self.turns.close)
+        self.lease_loop = Loop("lease", self.leases.beat)
+        self.housekeeping_loop = Loop("housekeeping", self.housekeeping.step)
+        self.loops = [self.housekeeping_loop, self.lease_loop, self.turn_loop, self.claim_loop]
+        if connections[self._alias].vendor == "sqlite":
+            watcher = ForeignWrites(alias=self._alias, on_change=self.ring)
+            pause = settings.poll_for.total_seconds() / LOOKS
+
+            def watch() -> float:
+                watcher.look()
+                return pause
+
+            self.loops.append(Loop("watch", watch))
+        elif settings.notify:
+            # Not with Django's connection, which no step of this loop needs.
+            self.loops.append(Loop("listen", self.listener.step, at_end=self.listener.close, prepare=lambda: None))
+
+    def _pace(self) -> Pace:
+        """On SQLite something cheaper watches for what others write, at `POLL_FOR`; on PostgreSQL the looks do it."""
+        watched = connections[self._alias].vendor == "sqlite"
+        return Pace(max(settings.poll_for, LONGEST_LOOK) if watched else settings.poll_for)
+
+    # --- running ---
+
+    def run(self) -> Exit:
+        """Work until stopped (or, in a burst, until nothing is due), then stop in good order. Answers how it went."""
+        try:
+            speaking.start()
+        except (RuntimeError, MemoryError) as full:
+            log.error("start_without_threads", error=str(full), cure=MORE_THREADS)
+            self._doorbell.close()
+            return Exit.MACHINE
+        try:
+            with unpooled.kept_out(self._alias):
+                return self._run()
+        finally:
+            self._doorbell.close()
+            self.is_heard = speaking.stop()
+
+    def _run(self) -> Exit:
+        if self._at_start is StoreAtStart.REQUIRE and not self._store_answers():
+            return Exit.STORE
+        log.info("worker_started", worker=self.name, queues=self._queues or "all", mode=self._mode.value)
+        self._start_threads()
+        burst = Burst(
+            queues=self._queues,
+            claims=self.claims,
+            leases=self.leases,
+            acks=self.acks,
+            housekeeping=self.housekeeping,
+            ring=self.ring,
+            turns=self.turns,
+        )
+        failures = 0
+        while self._exit is None:
+            self._doorbell.wait(TICK if self._mode is Mode.SERVE else BURST_TICK)
+            self._watch_turns()
+            self._watch_threads()
+            self._pools.look()
+            if self._on_tick is not None:
+                self._on_tick(self)
+            if self._mode is Mode.BURST and self._exit is None:
+                failures = self._look_whether_done(burst, failures)
+        code = stopping.stop(self, self._exit, grace=settings.grace_for.total_seconds())
+        if code is Exit.RESTART and self._exit is not Exit.RESTART:
+            code = self._exit  # somebody asked for an end meanwhile
+        log.info("worker_stopped", worker=self.name, code=int(code))
+        return code
+
+    def _start_threads(self) -> None:
+        try:
+            self.acks.start()
+            for loop in self.loops:
+                loop.start()
+        except (RuntimeError, MemoryError) as full:
+            # Half a worker would hold rows that it never finishes. What has begun ends in good order.
+            log.error("start_without_threads", error=str(full), cure=MORE_THREADS)
+            self.stop(Exit.MACHINE)
+
+    def stop(self, code: Exit = Exit.CLEAN) -> None:
+        """Ask the worker to stop in good order. From any thread, and from signal handlers. A restart that is under way
+        becomes an end when an end is asked for; nothing else is taken back.
+        """
+        if self._exit is None or self._exit is Exit.RESTART:
+            self._exit = code
+        self._doorbell.ring()
+
+    def cut_grace(self) -> None:
+        """Let a stop, the one under way included, wait for no handler. From any thread, and from signal handlers."""
+        self.grace_is_cut = True
+
+    def ring(self) -> None:
+        """Make the turn and claim loops look now."""
+        self._turn_wake.ring()
+        self._claim_wake.ring()
+
+    def wait_for_slot(self, seconds: float) -> None:
+        """Wait until a slot becomes free, `seconds` at most."""
+        self._freed.wait(seconds)
+
+    def complaints(self) -> list[str]:
+        """Why this worker is not well, in words; empty when it is."""
+        texts = []
+        if self._hangs is not None:
+            texts.append(f"the code of workflow {self._hangs} hangs; this worker starts itself anew")
+        elif self._exit is not None:
+            texts.append("stopping")
+        elif not self.ready.is_set():
+            texts.append("starting: not ready yet")
+        pulses = [loop.pulse for loop in self.loops] + [self.acks.pulse]
+        texts += [pulse.complaint(stuck_after=STUCK_AFTER) for pulse in pulses]
+        if self._exit is None:
+            texts += [f"the {name} loop is gone" for name in self._gone()]
+        texts += self._pools.complaints()
+        return [complaint for complaint in texts if complaint]
+
+    @property
+    def waits_for_store(self) -> bool:
+        """Whether the only thing that keeps this worker from its work is a store that does not answer."""
+        return bool(self.housekeeping_loop.pulse.trouble) and self._hangs is None
+
+    @property
+    def has_handlers_running(self) -> bool:
+        """Whether handlers go on behind the worker's end; they must not keep the process alive."""
+        return self.handlers.busy > 0 or self.turn_loop.alive
+
+    def _watch_turns(self) -> None:
+        hanging = self.turns.hanging(self._hang_after)
+        if hanging is not None and self._hangs is None:
+            # A thread can not be stopped from outside without leaving locks held: the process has to go. The note of
+            # whose code runs stays behind, and the next start counts it.
+            self._hangs = hanging
+            log.error("turn_hangs", workflow=str(hanging), seconds=self._hang_after, worker=self.name)
+            self.stop(Exit.RESTART)
+
+    def _watch_threads(self) -> None:
+        gone = self._gone()
+        if gone and self._exit is None:
+            # Half a worker would hold rows that it never finishes. None of these threads ends by itself.
+            log.error("loops_gone", loops=gone, worker=self.name)
+            self.stop(Exit.RESTART)
+
+    def _gone(self) -> list[str]:
+        threads = [(loop.pulse.name, loop.alive) for loop in self.loops]
+        return [name for name, alive in [*threads, (self.acks.pulse.name, self.acks.alive)] if not alive]
+
+    def _look_whether_done(self, burst: Burst, failures: int) -> int:
+        try:
+            hygiene.refresh()
+            quiet = burst.look() if self.ready.is_set() else Quiet.NOT_YET
+            if quiet is not Quiet.NOT_YET:
+                self.stop(Exit.CLEAN if quiet is Quiet.DONE else Exit.STORE)
+            elif not self.ready.is_set() and self.housekeeping_loop.pulse.trouble:
+                failures += 1
+        except DatabaseFault as fault:
+            connections[self._alias].close()
+            log.warning("burst_can_not_look", error=words(fault), worker=self.name)
+            failures += 1
+        else:
+            if self.ready.is_set():
+                failures = 0
+        if failures > stopping.BURST_PATIENCE:
+            self.stop(Exit.STORE)
+        return failures
+
+    def _store_answers(self) -> bool:
+        try:
+            connections[self._alias].ensure_connection()
+        except DatabaseFault as fault:  # what it says is all there is to it; a traceback of the driver's would hide it
+            log.error("store_unreachable", error=words(fault), worker=self.name)
+            return False
+        return True
+
+    # --- wires between the loops ---
+
+    def _prepared(self) -> None:
+        self.claims.suspects_due()
+        self.ready.set()
+        self.ring()
+
+    def _reconciled(self, report: ReconcileReport) -> None:
+        if report.suspects_due:
+            self.claims.suspects_due()
+        if report.rearmed or report.dead_lettered or report.settled or report.suspects_due:
+            self.ring()
+
+    def _slot_freed(self) -> None:
+        self._freed.ring()
+        self._room_was_made()
+
+    def _closed(self, number: int) -> None:
+        self.tally.closed += number
+
+    def _room_was_made(self) -> None:
+        if not self._claim_wake.rung and self.claims.room:
+            self._claim_wake.ring()
+
+    def _ended(self, delivery: Delivery, outcome: Outcome) -> None:
+        self.leases.end(delivery)
+        self._room_was_made()
+        match outcome:
+            case Completed() | Committed():
+                self.tally.done += 1
+            case Failed():
+                self.tally.failed += 1
+            case RetryLater():
+                self.tally.retried += 1
+            case _:
+                pass
+        if not delivery.claim.single:
+            self.turns.hints.add(delivery.claim.workflow_id)
+            self._turn_wake.ring()

@@ -1,0 +1,173 @@
+"""The state of this thread's database connections between two pieces of work."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from contextlib import suppress
+from typing import Any
+
+from django.db import Error as DatabaseFault
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from durable.conf import settings
+from durable.flow.transactions.lending import Session, session
+from durable.store.connections import unpooled
+
+PROBE_AFTER = 5.0
+"""Seconds of idleness after which a connection is asked whether it still lives. A server, a balancer or a firewall may
+have dropped it in silence; asking before every step would cost a round trip each time."""
+
+
+class _LastUse(threading.local):
+    at: float | None = None
+
+
+_last_use = _LastUse()
+
+
+def refresh() -> None:
+    """Before work: close connections that are broken, ended by the server, too old by `CONN_MAX_AGE`, or dead after a
+    long rest.
+
+    `CONN_MAX_AGE = 0` means "close after each request" and would mean a new connection for each activity here; such
+    connections are kept while the thread is busy, and `rest` closes them.
+    """
+    now = time.monotonic()
+    idle = now - _last_use.at if _last_use.at is not None else 0.0
+    _last_use.at = now
+    for connection in connections.all(initialized_only=True):
+        connection.queries_log.clear()  # with DEBUG on it would keep the text of the last 9,000 statements
+        if connection.connection is None or connection.in_atomic_block:
+            continue
+        if connection.settings_dict["CONN_MAX_AGE"] != 0:
+            connection.close_if_unusable_or_obsolete()
+        elif connection.errors_occurred:
+            _close_unless_usable(connection)
+        if connection.connection is not None and (idle > PROBE_AFTER or _has_word(connection)):
+            _close_unless_usable(connection)
+
+
+def connect() -> None:
+    """Before a verb of the engine, on a thread of its own: have a connection to its database, outside the host's pool.
+    Raises what connecting raises.
+    """
+    unpooled.keep_out(settings.database_alias)
+    connect_as_the_host_does()
+    _read_committed(connections[settings.database_alias])
+
+
+def _read_committed(connection: BaseDatabaseWrapper) -> None:
+    """Let the engine's own transactions wait for locks, whatever the host wants of its own: at another level they fail
+    to serialize instead, and a result that cannot be written in five tries is given up. No statement: BEGIN says it.
+    """
+    if connection.vendor != "postgresql" or connection.in_atomic_block:
+        return
+    wrapper: Any = connection
+    level = wrapper.Database.IsolationLevel.READ_COMMITTED
+    if wrapper.connection.isolation_level is not level:
+        with connection.wrap_database_errors:
+            wrapper.connection.isolation_level = level
+
+
+def connect_as_the_host_does() -> None:
+    """Before a verb of the engine on a handler's thread: have a connection to its database, from the pool if there is
+    one. Raises what connecting raises.
+    """
+    refresh()
+    connections[settings.database_alias].ensure_connection()
+
+
+def rest() -> None:
+    """A handler's thread has nothing to do: close its connections. Without `RESET_CONNECTIONS`, those that Django would
+    close at the end of a request.
+    """
+    for connection in connections.all(initialized_only=True):
+        if connection.in_atomic_block:
+            continue
+        if settings.reset_connections:
+            connection.close()
+        else:
+            connection.close_if_unusable_or_obsolete()
+
+
+def drop() -> None:
+    """Close all connections of this thread; the next statement opens new ones."""
+    for connection in connections.all(initialized_only=True):
+        _discard(connection)
+
+
+def left_open() -> list[str]:
+    """After a handler: close connections on which a transaction was begun and never ended, and answer their aliases.
+
+    The driver is asked, too: into a transaction begun with a plain `BEGIN`, of which Django knows nothing, all that the
+    next handlers of this thread write would go, and be lost with it.
+    """
+    aliases = []
+    for connection in connections.all(initialized_only=True):
+        if is_open(connection):
+            aliases.append(connection.alias)
+            end_session(connection)
+    return aliases
+
+
+def end_session(connection: BaseDatabaseWrapper) -> None:
+    """Close a connection so that its session ends: also one of a pool, which would hand it to the next as it stands."""
+    driver: Any = connection.connection
+    if driver is not None and unpooled.is_pooled(connection):
+        with suppress(Exception):  # whatever a driver says to that, the pool looks at what it gets back
+            driver.close()
+    _discard(connection)
+
+
+def give_back() -> None:
+    """Give the pools back what this thread has from them, unless it is in a transaction: others wait for it, and for
+    this thread it is as cheap to have it again.
+    """
+    for connection in connections.all(initialized_only=True):
+        if connection.connection is not None and unpooled.is_pooled(connection) and not connection.in_atomic_block:
+            _discard(connection)
+
+
+def is_open(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a transaction is open here that somebody began: by Django's means, or behind its back."""
+    if connection.connection is None:
+        return False
+    if connection.in_atomic_block or not connection.settings_dict["AUTOCOMMIT"]:
+        return connection.in_atomic_block
+    return not connection.autocommit or session(connection) in (Session.OPEN, Session.ABORTED)
+
+
+def _discard(connection: BaseDatabaseWrapper) -> None:
+    with suppress(DatabaseFault):  # it was broken already, which is why it goes
+        connection.close()
+    if connection.in_atomic_block:
+        # Django keeps a closed connection for the atomic block that it believes to be in; a new wrapper knows of none.
+        del connections[connection.alias]
+        if unpooled.is_kept_out(connection):
+            unpooled.keep_out(connection.alias)
+
+
+def _has_word(connection: BaseDatabaseWrapper) -> bool:
+    """Whether the server has said something that nobody asked for: mostly, that this session is over. Costs no round
+    trip; without it the next handler of this thread would meet the end, and lose an attempt to it.
+    """
+    if connection.vendor != "postgresql":
+        return False
+    wrapper: Any = connection
+    driver = wrapper.connection
+    try:
+        socket = select.poll()
+        socket.register(driver.fileno(), select.POLLIN)
+        return bool(socket.poll(0))
+    except (OSError, ValueError, wrapper.Database.Error):  # closed on this side already
+        return True
+
+
+def _close_unless_usable(connection: BaseDatabaseWrapper) -> None:
+    if connection.is_usable():
+        connection.errors_occurred = False
+    else:
+        connection.close()

@@ -1,0 +1,151 @@
+"""A thread that repeats one step, and survives whatever the store does meanwhile."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from django.db import Error as DatabaseFault
+from django.db import connections
+
+from durable.kernel.texts.failure import for_log
+from durable.logs import words
+from durable.worker.threads import hygiene
+from durable.worker.threads.logs import get_logger
+from durable.worker.threads.wakeup import Wake
+
+log = get_logger("durable.worker")
+
+FIRST_REST = 0.1
+LONGEST_REST = 5.0
+
+
+class Pulse:
+    """What health asks of a loop: is it at work, since when, and does its store answer."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.busy_since: float | None = None
+        self.trouble: str = ""
+        self.troubled_since: float | None = None
+
+    def begin(self) -> None:
+        """A step begins."""
+        self.busy_since = time.monotonic()
+
+    def end(self) -> None:
+        """The step is over."""
+        self.busy_since = None
+
+    def fail(self, trouble: str) -> None:
+        """The step failed."""
+        self.trouble = trouble
+        if self.troubled_since is None:
+            self.troubled_since = time.monotonic()
+
+    def recover(self) -> None:
+        """A step succeeded."""
+        self.trouble = ""
+        self.troubled_since = None
+
+    def complaint(self, *, stuck_after: float) -> str:
+        """Why this loop is not well, in words; empty when it is."""
+        if self.trouble:
+            return f"the {self.name} loop can not reach the store: {self.trouble}"
+        since = self.busy_since
+        if since is not None and time.monotonic() - since > stuck_after:
+            return f"the {self.name} loop has been stuck for {time.monotonic() - since:.0f} s"
+        return ""
+
+
+class Loop:
+    """Runs `step` on a thread of its own until stopped. `step` answers how many seconds to rest (0: none).
+
+    Trouble with the store is logged once, then waited out with a jittered back-off, on a new connection each time.
+    The thread ends only by `stop`, and closes its connections when it does. `prepare` comes before each step.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], float],
+        *,
+        wake: Wake | None = None,
+        at_end: Callable[[], None] | None = None,
+        prepare: Callable[[], None] = hygiene.connect,
+    ) -> None:
+        self.pulse = Pulse(name)
+        self.wake = wake or Wake()
+        self._step = step
+        self._at_end = at_end
+        self._prepare = prepare
+        self._rng = random.Random()
+        self._failures = 0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"durable-{name}", daemon=True)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the loop was asked to end."""
+        return self._stopping.is_set()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the loop to end after its current step."""
+        self._stopping.set()
+        self.wake.ring()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end, `seconds` at most. `alive` says what came of it."""
+        if self._thread.ident is not None:
+            self._thread.join(max(0.0, seconds))
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                rest = self._once()
+                if rest > 0 and not self._stopping.is_set():
+                    self.wake.wait(rest)
+            if self._at_end is not None:
+                self._at_end()
+        finally:
+            connections.close_all()
+
+    def _once(self) -> float:
+        self.pulse.begin()
+        try:
+            self._prepare()
+            rest = self._step()
+        except DatabaseFault as fault:
+            return self._failed(fault)
+        # A fault in our own code, or an exit that user code asked for, must not end the thread in silence: a worker
+        # without one of its loops looks alive and does nothing. It is shown, and tried again.
+        except BaseException as bug:
+            log.error("loop_raised", loop=self.pulse.name, exc_info=for_log(bug))
+            return self._failed(bug)
+        finally:
+            self.pulse.end()
+        if self._failures:
+            log.info("store_answers_again", loop=self.pulse.name, failures=self._failures)
+            self._failures = 0
+            self.pulse.recover()
+        return rest
+
+    def _failed(self, fault: BaseException) -> float:
+        self._failures += 1
+        if self._failures == 1:
+            log.warning("store_trouble", loop=self.pulse.name, error=words(fault))
+        self.pulse.fail(words(fault))
+        hygiene.drop()
+        rest = min(FIRST_REST * 2.0 ** min(self._failures - 1, 16), LONGEST_REST)
+        return rest * self._rng.uniform(0.8, 1.2)
