@@ -58,6 +58,12 @@ class Codec(Protocol):
     def seal(self, plain: str, *, path: str, birthplace: Birthplace) -> str:
         """JSON text as it is stored. Raises `PayloadError`."""
 
+    def opened(self, stored: str, *, path: str, birthplace: Birthplace) -> str:
+        """JSON text from what is stored, the first half of `unseal`. Raises `PayloadError`."""
+
+    def natives(self, plain: str, *, path: str) -> Any:
+        """JSON natives from JSON text, the second half. Raises `PayloadError`."""
+
     def unseal(self, stored: str, *, path: str, birthplace: Birthplace) -> Any:
         """JSON natives from stored text. Raises `PayloadError`."""
 
@@ -153,8 +159,8 @@ class JsonCodec:
             self._measure(stored, path)
         return stored
 
-    def unseal(self, stored: str, *, path: str, birthplace: Birthplace = NOWHERE) -> Any:
-        """JSON natives from stored text. What `unwrap` makes larger than `max_bytes` is not read.
+    def opened(self, stored: str, *, path: str, birthplace: Birthplace = NOWHERE) -> str:
+        """JSON text from what is stored. What `unwrap` makes larger than `max_bytes` is refused.
 
         Raises `PayloadError`.
         """
@@ -170,10 +176,18 @@ class JsonCodec:
             raise PayloadError(path, problem, "Return the text that `wrap` was given.")
         if plain is not stored and len(plain) > len(stored):
             self._measure(plain, path)
+        return plain
+
+    def natives(self, plain: str, *, path: str) -> Any:
+        """JSON natives from JSON text. Raises `PayloadError`."""
         try:
             return with_room(parsed, plain)
         except (ValueError, TypeError, RecursionError) as error:
             raise PayloadError(path, f"the stored text is not JSON ({error})", "Look at it in the raw.") from None
+
+    def unseal(self, stored: str, *, path: str, birthplace: Birthplace = NOWHERE) -> Any:
+        """JSON natives from stored text: `opened`, and read. Raises `PayloadError`."""
+        return self.natives(self.opened(stored, path=path, birthplace=birthplace), path=path)
 
     def _measure(self, text: str, path: str) -> None:
         # A character takes four bytes at most: small texts need no counting, nor do those with too many characters.
@@ -263,7 +277,12 @@ def decode_arguments(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments from a payload. Raises `PayloadError` when today's handler can not be called with them."""
     born = birthplaces.arguments(workflow_id, callee.name)
-    data = codec.unseal(text, path=callee.name, birthplace=born)
+    return read_arguments(callee, codec.opened(text, path=callee.name, birthplace=born), codec=codec)
+
+
+def read_arguments(callee: Callee, plain: str, *, codec: Codec) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The same from a payload that was opened."""
+    data = codec.natives(plain, path=callee.name)
     try:
         return with_room(callee.plan.decode, data)
     except RecursionError as error:

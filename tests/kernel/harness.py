@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
-from durable.kernel.codec import JsonCodec
+from durable.kernel.codec import Codec, JsonCodec
 from durable.kernel.history.commands import (
     CancelActivity,
     CancelWorkflow,
@@ -67,10 +67,12 @@ def begun(
     cpu_clock: Callable[[], float] = still,
     workflow_id: uuid.UUID = WORKFLOW_ID,
     run: int = 1,
+    codec: Codec | None = None,
 ) -> Execution:
     """A new execution that has seen nothing."""
+    codec = JsonCodec() if codec is None else codec
     return Execution.begin(
-        defined(code), workflow_id=workflow_id, run=run, codec=JsonCodec(), limits=limits, cpu_clock=cpu_clock
+        defined(code), workflow_id=workflow_id, run=run, codec=codec, limits=limits, cpu_clock=cpu_clock
     )
 
 

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from durable.errors import ActivityError, ArgumentsMismatch, NonDeterminism, PayloadError, WorkflowBlocked
 from durable.errors.showing import is_a
 from durable.kernel import failures
-from durable.kernel.codec import decode_arguments, read_digest_key
+from durable.kernel.codec import read_arguments, read_digest_key
 from durable.kernel.history.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.loop.event_loop import trouble_of_the_machine
 from durable.kernel.payloads import birthplace
+from durable.kernel.payloads.heft import heft
 from durable.kernel.texts.failure import describe, for_log
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 
 _STARTED = EventType.WORKFLOW_STARTED
-_CONTAINER_WEIGHT = 60
-_USUAL = 3
-"""Times that data takes more memory than its text, if it holds what texts usually hold."""
 
 
 def feed(execution: Execution, event: Event) -> int:
@@ -67,33 +65,36 @@ def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
 
 def _start(execution: Execution, event: Event) -> int:
     payload: str = event.data["input"]
-    definition = execution.definition
+    definition, codec, workflow_id = execution.definition, execution.codec, execution.workflow_id
+    born = birthplace.arguments(workflow_id, definition.name)
     try:
-        args, kwargs = decode_arguments(definition, payload, codec=execution.codec, workflow_id=execution.workflow_id)
+        plain = codec.opened(payload, path=definition.name, birthplace=born)
+        args, kwargs = read_arguments(definition, plain, codec=codec)
     except (PayloadError, ArgumentsMismatch) as problem:
         raise _unreadable(event, "The workflow's arguments", problem) from problem
     try:
-        codec, workflow_id = execution.codec, execution.workflow_id
         execution.digest_key = read_digest_key(event.data, codec=codec, workflow_id=workflow_id)
     except PayloadError as problem:
         raise _unreadable(event, "The key of the workflow's digests", problem) from problem
     loop = execution.loop
     loop.main = loop.create_task(definition.fn(*args, **kwargs), name="main", context=Context())
-    return _heft(payload)
+    return heft(plain)
 
 
 def _complete(execution: Execution, event: Event) -> int:
     future = _open(execution, event)
     payload: str = event.data["result"]
     born = birthplace.result(execution.workflow_id, future.ordinal)
+    codec, path = execution.codec, f"result of {future.activity}"
     try:
-        result = execution.codec.decode(payload, future.hint, path=f"result of {future.activity}", birthplace=born)
+        plain = codec.opened(payload, path=path, birthplace=born)
+        result = codec.read(codec.natives(plain, path=path), future.hint, path=path)
     except PayloadError as problem:
         raise _unreadable(event, f"The result of {future.activity} (activity {event.ordinal})", problem) from problem
     del execution.calls.open[future.ordinal]
     if not future.done():
         future.set_result(result)
-    return _heft(payload)
+    return heft(plain)
 
 
 def _fail(execution: Execution, event: Event) -> int:
@@ -138,9 +139,7 @@ def _fire(execution: Execution, event: Event) -> int:
 def _receive(execution: Execution, event: Event) -> int:
     payload: str = event.data["payload"]
     execution.mailbox.deliver(event.data["name"], (event.seq, payload))
-    # Most code looks at a signal and lets it go. What it may keep of all is bounded by the history, unless it is much
-    # larger once it was read.
-    return max(0, _heft(payload) - _USUAL * len(payload))
+    return 0  # what it takes is weighed by the mailbox
 
 
 def _cancel(execution: Execution, event: Event) -> int:
@@ -171,11 +170,6 @@ def _open(execution: Execution, event: Event) -> ActivityFuture:
             asked="no such activity, or it was cancelled before",
         )
     return future
-
-
-def _heft(payload: str) -> int:
-    """About what a payload takes once it was read. An empty list is two characters, and twenty times as many bytes."""
-    return len(payload) + _CONTAINER_WEIGHT * (payload.count("[") + payload.count("{"))
 
 
 def _unreadable(event: Event, what: str, problem: Exception) -> WorkflowBlocked:

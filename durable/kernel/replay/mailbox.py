@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from durable.errors import PayloadError, SignalUnreadable, WorkflowBlocked
 from durable.kernel.history.commands import RecordUnreadable
 from durable.kernel.payloads import birthplace
+from durable.kernel.payloads.heft import unusual_heft
 
 if TYPE_CHECKING:
     import uuid
@@ -29,7 +30,9 @@ _NAME_WEIGHT = 1_000
 class Mailbox:
     """Kept signals and waiters by name. For no name are there both.
 
-    `weight` is about how many bytes the kept ones take.
+    `weight` is about how many bytes the kept ones take, and what was read in so far as it is larger than such texts
+    usually are: the code may keep it. (Most code looks at a signal and lets it go; what it may keep of usual ones is
+    bounded by the history.)
     """
 
     __slots__ = ("_calls", "_codec", "_kept", "_loop", "_waiting", "_workflow_id", "known_unreadable", "weight")
@@ -68,7 +71,9 @@ class Mailbox:
             seq, payload = await self._wait(name)
         born = birthplace.signal(self._workflow_id, name)
         try:
-            data = self._codec.unseal(payload, path=f"signal {name}", birthplace=born)
+            plain = self._codec.opened(payload, path=f"signal {name}", birthplace=born)
+            self.weight += unusual_heft(plain)
+            data = self._codec.natives(plain, path=f"signal {name}")
         except PayloadError as problem:
             return await self._block(name, problem)
         said = self.known_unreadable.get(seq)
