@@ -10,7 +10,8 @@ from typing import Any
 from durable.flow.caller import cancel, enqueue, signal, start
 from durable.flow.delivery import abandon, acknowledge, claim, postpone, release, renew
 from durable.flow.operator import pause, resume, terminate, unblock
-from durable.flow.upkeep import beat, poison, reconcile, settle
+from durable.flow.turns import poison
+from durable.flow.upkeep import beat, reconcile, settle
 from durable.models import OutboxRow, Workflow
 from durable.outcomes import Cancelled, Cause, Completed, Ending, Failed, Failure, Held, RetryLater
 from tests.flow import cases

@@ -15,7 +15,7 @@ import durable
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow.caller import signal
 from durable.flow.operator import terminate, unblock
-from durable.flow.upkeep import poison
+from durable.flow.turns import poison
 from durable.kernel.authoring.definitions import activity, workflow
 from durable.kernel.authoring.registry import registry
 from durable.models import Event, Message, Workflow

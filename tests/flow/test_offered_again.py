@@ -12,7 +12,7 @@ import pytest
 import durable
 from durable.flow.caller import signal
 from durable.flow.operator import unblock
-from durable.flow.upkeep import poison
+from durable.flow.turns import poison
 from durable.kernel.authoring.definitions import workflow
 from durable.models import Workflow
 from tests.flow import cases

@@ -19,9 +19,9 @@ from durable import clock
 from durable.flow.caller import cancel, signal
 from durable.flow.delivery import acknowledge, release
 from durable.flow.operator import unblock
-from durable.flow.turns import turn
+from durable.flow.turns import poison, turn
 from durable.flow.turns.aside import Aside
-from durable.flow.upkeep import beat, poison, reconcile, settle
+from durable.flow.upkeep import beat, reconcile, settle
 from durable.models import OutboxRow, Worker, Workflow
 from durable.outcomes import Claim, Completed, GiveBack, ReconcileReport
 from durable.store.deliveries import work_items

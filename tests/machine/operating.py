@@ -16,7 +16,8 @@ from durable.errors import RedriveRefused
 from durable.flow.looks import look, prove
 from durable.flow.operator import redrive as redriving
 from durable.flow.operator import unblock
-from durable.flow.upkeep import beat, poison, settle
+from durable.flow.turns import poison
+from durable.flow.upkeep import beat, settle
 from durable.kernel.authoring.registry import registry
 from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, Then
 from tests.machine import state as states

@@ -1,4 +1,4 @@
-"""Counting turns that overran their CPU time or ended their process. No `atomic` in here."""
+"""Counting turns that overran their CPU time or ended their process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.conf import settings
 from durable.errors import PoisonTurn
-from durable.flow.transactions import reporting
+from durable.flow.transactions import reporting, transaction
 from durable.kernel.authoring.registry import registry
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.texts.failure import type_name
@@ -35,6 +35,19 @@ def _lock_free(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> Map
     return locked
 
 
+def count(workflow_id: uuid.UUID) -> bool:
+    """Count one poison turn of the workflow, and block it at `TURN_POISON_LIMIT`. An ended or unknown one is left
+    alone. Returns whether that is done with: a workflow that somebody else has locked is not waited for.
+
+    A transaction of its own: the turn that caused it rolled back, or died with its process.
+    """
+    try:
+        transaction.own(counting(workflow_id))
+    except Busy:
+        return False
+    return True
+
+
 def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
     """What counts one poison turn of a live workflow, and blocks it at `TURN_POISON_LIMIT`: staff see it, and nothing
     else has to wait for it. Run again, it counts only if the run before it has left no trace. Raises `Busy` instead of
@@ -42,7 +55,7 @@ def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
     """
     first_look: list[LockedWorkflow] = []
 
-    def count(connection: BaseDatabaseWrapper) -> None:
+    def count_once(connection: BaseDatabaseWrapper) -> None:
         workflow = _lock_free(connection, [workflow_id]).get(workflow_id)
         if workflow is None or not workflow.is_live:
             return
@@ -51,7 +64,7 @@ def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
         if (workflow.poison_turns, workflow.last_seq) == (first_look[0].poison_turns, first_look[0].last_seq):
             _count(connection, workflow)
 
-    return count
+    return count_once
 
 
 def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:

@@ -197,9 +197,7 @@ def _turn_some(
     _keep(cache, batch, plans)
     choice.missed.update(batch.missed)
     for owner in [*batch.overran, *(plan.workflow.id for plan in plans if plan.poisoned)]:
-        try:
-            transaction.own(poison.counting(owner))
-        except poison.Busy:
+        if not poison.count(owner):
             choice.uncounted.add(owner)
     return report
 

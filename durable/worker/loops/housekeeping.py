@@ -14,7 +14,8 @@ from durable.conf import settings
 from durable.databases import Weight, server_findings
 from durable.flow.operator import unblock
 from durable.flow.transactions import transaction
-from durable.flow.upkeep import beat, poison, reconcile, settle
+from durable.flow.turns import poison
+from durable.flow.upkeep import beat, reconcile, settle
 from durable.kernel.authoring.registry import registry
 from durable.logs import words
 from durable.outcomes import Company, ReconcileReport
