@@ -254,6 +254,9 @@ class _NoClaims:
     def taking(self) -> _NoTake:
         return _NoTake()
 
+    def offer(self) -> None:
+        pass
+
     def receive(self, taken: Any) -> bool:
         return False
 

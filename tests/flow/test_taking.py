@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 import durable
 from durable.flow.transactions import transaction as own
 from durable.flow.turns import turn
+from durable.flow.turns.room import Room
 from durable.flow.turns.taking import Take
 from durable.kernel.authoring.definitions import workflow
 from durable.models import Event, OutboxRow, WorkItem
@@ -53,7 +54,9 @@ async def fickle() -> None:
 
 
 def taking(room: int, *, queues: tuple[str, ...] | None = None, lease_for: timedelta = LEASE) -> Take:
-    return Take(worker="driver", queues=queues, lease_for=lease_for, room=lambda: room)
+    offered = Room()
+    offered.open(room)
+    return Take(worker="driver", queues=queues, lease_for=lease_for, room=offered)
 
 
 def turned(driver: Driver, take: Take) -> TurnReport:
@@ -117,20 +120,26 @@ def test_what_the_same_turn_calls_off_is_not_taken(driver: Driver, definition: A
     assert [r.status for r in OutboxRow.objects.filter(workflow_id=workflow_id)] in ([], ["cancelled"])
 
 
-def test_room_is_asked_for_only_when_there_is_something_to_take(driver: Driver) -> None:
-    """Asking reserves it."""
-    asked: list[None] = []
-
-    def room() -> int:
-        asked.append(None)
-        return 1
-
-    take = Take(worker="driver", queues=None, lease_for=LEASE, room=room)
+def test_room_is_reserved_only_when_there_is_something_to_take(driver: Driver) -> None:
+    take = taking(1)
     driver.start(cases.nothing)
     driver.start(cases.sleeper, 60)
     assert turned(driver, take).workflows == 2
     assert turned(driver, take) == TurnReport()
-    assert asked == []
+    assert take.room.reserved == 0
+    driver.start(cases.sequence, 1)
+    assert len(turned(driver, take).taken) == 1
+    assert take.room.reserved == 1
+
+
+def test_room_that_is_withdrawn_while_the_code_runs_is_not_taken(driver: Driver) -> None:
+    """Suspects have come meanwhile, or what is due again: the number is looked at when the rows are staged."""
+    take = taking(1)
+    withdraw: Any = lambda _: take.room.close()  # noqa: E731
+    driver.start(cases.sequence, 1)
+    report = turn.turn(cache=driver.cache, queues=None, limit=50, note=withdraw, take=take)
+    assert (report.staged, report.taken) == (1, ())
+    assert OutboxRow.objects.get().status == "pending"
 
 
 @own_connections

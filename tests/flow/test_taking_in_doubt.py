@@ -12,6 +12,7 @@ from django.db import OperationalError, connection
 import durable
 from durable.flow.transactions import transaction as own
 from durable.flow.turns import turn
+from durable.flow.turns.room import Room
 from durable.flow.turns.taking import Take
 from durable.kernel.authoring.definitions import workflow
 from durable.models import OutboxRow, WorkItem
@@ -41,7 +42,9 @@ async def particular() -> None:
 
 
 def taking(room: int) -> Take:
-    return Take(worker="driver", queues=None, lease_for=LEASE, room=lambda: room)
+    offered = Room()
+    offered.open(room)
+    return Take(worker="driver", queues=None, lease_for=LEASE, room=offered)
 
 
 def turned(driver: Driver, take: Take) -> TurnReport:

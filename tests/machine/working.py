@@ -14,6 +14,7 @@ from durable import clock
 from durable.flow.delivery import abandon, acknowledge, claim, postpone, release, renew
 from durable.flow.operator import terminate
 from durable.flow.turns import turn
+from durable.flow.turns.room import Room
 from durable.flow.turns.taking import Take
 from durable.flow.upkeep import reconcile
 from durable.models import WorkItem
@@ -62,7 +63,9 @@ class Working(Stage):
 
     def _turn(self, by: str, queues: tuple[str, ...] | None, limit: int, room: int = 0) -> TurnReport:
         cache = self.crew[by].cache
-        take = Take(worker=by, queues=queues, lease_for=LEASE, room=lambda: room) if room else None
+        offered = Room()
+        offered.open(room)
+        take = Take(worker=by, queues=queues, lease_for=LEASE, room=offered) if room else None
         return self.crew[by].do(
             lambda: turn.turn(cache=cache, queues=queues, limit=limit, note=lambda _: None, take=take)
         )

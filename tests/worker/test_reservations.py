@@ -60,7 +60,7 @@ def test_a_claim_that_found_no_room_for_the_sake_of_a_turn_is_made_up_for_when_t
     """The handler of what was taken may run for an hour, and no other is there to ring when it ends."""
 
     def meanwhile(take: Any) -> TurnReport:
-        assert stage.claims.reserve() == 3
+        assert take.room.reserve() == 3
         stage.ordinary = [claim(1)]
         assert stage.claims.step() == WAIT_FOR_RING
         assert stage.running() == []
@@ -74,7 +74,7 @@ def test_a_claim_that_found_no_room_for_the_sake_of_a_turn_is_made_up_for_when_t
 
 def test_a_turn_that_failed_makes_up_for_it_as_well(stage: Stage) -> None:
     def meanwhile(take: Any) -> TurnReport:
-        assert stage.claims.reserve() == 3
+        assert take.room.reserve() == 3
         assert stage.claims.step() == WAIT_FOR_RING
         raise ValueError("the disk is full")
 
@@ -85,7 +85,7 @@ def test_a_turn_that_failed_makes_up_for_it_as_well(stage: Stage) -> None:
 
 def test_a_turn_that_kept_nobody_waiting_rings_for_nothing(stage: Stage) -> None:
     def quiet(take: Any) -> TurnReport:
-        assert stage.claims.reserve() == 3
+        assert take.room.reserve() == 3
         return report(claim(7))
 
     stage.turn(quiet)
@@ -96,7 +96,7 @@ def test_what_may_have_been_taken_keeps_its_room_until_it_is_known(stage: Stage)
     """Specification B7: a suspect that starts meanwhile would not be alone. And a burst is not over."""
 
     def lost(take: Any) -> TurnReport:
-        assert stage.claims.reserve() == 3
+        assert take.room.reserve() == 3
         take.about_to_commit()
         raise ValueError("the connection went away with the commit")
 
@@ -131,7 +131,7 @@ def test_a_stop_does_not_wait_for_what_stays_in_doubt(stage: Stage, monkeypatch:
     monkeypatch.setattr("durable.flow.turns.turn.taken", nothing_yet)
 
     def lost(take: Any) -> TurnReport:
-        assert stage.claims.reserve() == 3
+        assert take.room.reserve() == 3
         take.about_to_commit()
         raise ValueError("the connection went away with the commit")
 
@@ -150,7 +150,7 @@ def test_what_a_turn_has_taken_ahead_has_its_time_to_begin(stage: Stage) -> None
     numbers = itertools.count(1)
 
     def many(take: Any) -> TurnReport:
-        return report(*[claim(next(numbers)) for _ in range(stage.claims.reserve())])
+        return report(*[claim(next(numbers)) for _ in range(take.room.reserve())])
 
     stage.turn(many)
     assert stage.slots.waiting == 2
@@ -159,3 +159,27 @@ def test_what_a_turn_has_taken_ahead_has_its_time_to_begin(stage: Stage) -> None
     stage.now += claims_module.NOT_BEGUN_FOR
     stage.claims.step()
     assert stage.released == [4, 5]
+
+
+def test_what_is_claimed_while_a_turn_runs_its_code_is_not_offered_to_it_any_more(stage: Stage) -> None:
+    """The number that it was told before is not the one that it finds."""
+    room = stage.claims.taking().room
+    stage.claims.offer()
+    stage.ordinary = [claim(1), claim(2)]
+    stage.claims.step()
+    assert room.reserve() == 1
+
+
+def test_a_suspect_waits_for_what_a_turn_is_about_to_bring(stage: Stage) -> None:
+    """Specification B7, from the other side."""
+    assert stage.reserve() == 3
+    stage.suspects = [claim(101, suspect=True)]
+    stage.claims.suspects_due()
+    stage.claims.step()
+    assert stage.running() == []
+    stage.claims.receive([claim(7)])
+    stage.claims.step()
+    assert stage.running() == [7]
+    stage.end(7)
+    stage.claims.step()
+    assert stage.running() == [101]

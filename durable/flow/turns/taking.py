@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow.turns.plan import Plan
+from durable.flow.turns.room import Room
 from durable.outcomes import Claim
 from durable.store.deliveries import claims, staging
 from durable.store.deliveries.staging import NewRow
@@ -17,18 +18,15 @@ from durable.store.deliveries.staging import NewRow
 class Take:
     """What a process takes of the rows that its turns stage.
 
-    `room` is asked within the transaction, and only when rows are staged: how many may be taken. It must answer 0 while
-    rows that were due before may be waiting, or suspects are. The token is fixed for all tries of one call, and is kept
-    for the next call when it is not known what became of the last try.
+    `room` has to be closed while rows that were due before may be waiting, or suspects are. The token is fixed for all
+    tries of one call, and is kept for the next call when it is not known what became of the last try.
     """
 
-    def __init__(
-        self, *, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta, room: Callable[[], int]
-    ) -> None:
+    def __init__(self, *, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta, room: Room) -> None:
         self._worker = worker
         self._queues = queues
         self._lease_for = lease_for
-        self._room = room
+        self.room = room
         self.token = uuid.uuid4()
         self.in_doubt = False
         """Whether rows may have been taken by a commit that nobody has heard of."""
@@ -71,6 +69,6 @@ class Take:
                 (wanted if runs and mine else rest).append(row)
         if not wanted:
             return [], rest
-        room = self._room()
+        room = self.room.reserve()
         wanted.sort(key=lambda row: -row.priority)
         return wanted[:room], wanted[room:] + rest

@@ -14,6 +14,7 @@ from django.db import Error as DatabaseFault
 
 from durable.flow.delivery import claim as claiming
 from durable.flow.delivery import release as releasing
+from durable.flow.turns.room import Room
 from durable.flow.turns.taking import Take
 from durable.logs import words
 from durable.outcomes import Claim, GiveBack
@@ -82,9 +83,8 @@ class Claims:
         self._ordinary_until = 0.0
         self._waiting_since = 0.0
         self._lock = threading.Condition()
-        self._reserved = 0
         self._claiming = False
-        self._nothing_else_due = False
+        self._for_turns = Room()
         self._turned_away = False
         self._closed = False
         self._over = False
@@ -95,7 +95,9 @@ class Claims:
 
     def suspects_due(self) -> None:
         """Suspects wait: run empty, and take them. From any thread."""
-        self._hinted = True
+        with self._lock:
+            self._hinted = True
+            self._for_turns.close()
 
     def step(self) -> float:
         """Claim what there is room for. Answers seconds to rest."""
@@ -120,11 +122,16 @@ class Claims:
         """A claim is being made, or has failed without saying whether it was committed: rows may be ours that nobody
         holds yet. From any thread.
         """
-        return self._claiming or self._reserved > 0 or self._in_doubt is not None
+        return self._claiming or self._for_turns.reserved > 0 or self._in_doubt is not None
 
     def taking(self) -> Take:
         """What lets turns claim what they stage, each of them followed by `receive`."""
-        return Take(worker=self._worker, queues=self._queues, lease_for=self._lease_for, room=self.reserve)
+        return Take(worker=self._worker, queues=self._queues, lease_for=self._lease_for, room=self._for_turns)
+
+    def offer(self) -> None:
+        """Say how much room there is now, for a turn that is about to begin. On the turn thread."""
+        with self._lock:
+            self._for_turns.offer(self.room)
 
     def receive(self, claims: Sequence[Claim]) -> bool:
         """Hold and run what a turn has claimed; its reservation ends. On the turn thread, behind each turn.
@@ -135,10 +142,9 @@ class Claims:
         if claims:
             self._waiting_since = time.monotonic()
             self._dispatch(claims)
-        if not self._reserved:
+        if not self._for_turns.release():
             return False
         with self._lock:
-            self._reserved = 0
             turned_away, self._turned_away = self._turned_away, False
             self._lock.notify_all()
         return turned_away
@@ -149,7 +155,8 @@ class Claims:
         """
         with self._lock:
             self._closed = True
-            self._lock.wait_for(lambda: not self._reserved, seconds)
+            self._for_turns.close()
+            self._lock.wait_for(lambda: not self._for_turns.reserved, seconds)
             self._over = True
 
     def end(self, seconds: float) -> str:
@@ -157,26 +164,13 @@ class Claims:
         empty when nothing is.
         """
         with self._lock:
-            over = self._lock.wait_for(lambda: not self._claiming and not self._reserved, max(0.0, seconds))
+            over = self._lock.wait_for(lambda: not self._claiming and not self._for_turns.reserved, max(0.0, seconds))
             left = [delivery.claim.idempotency_key for delivery in self._unreturned]
         if not over:
             return "a claim had not come to its end: what it takes stays leased until the lease runs out"
         if self._in_doubt is not None:
             return "it is not known whether the last claim was committed: what it took stays leased"
         return f"what came late could not be given back: {', '.join(left)}" if left else ""
-
-    def reserve(self) -> int:
-        """Room for rows that a turn is about to stage.
-
-        Only once after each claim that left nothing due, so that what others stage waits no longer than it would
-        otherwise; and never while suspects wait to be alone here. On the turn thread.
-        """
-        with self._lock:
-            if self._closed or self._hinted or self._suspect_is_out or not self._nothing_else_due:
-                return 0
-            self._nothing_else_due = False
-            self._reserved = self.room
-            return self._reserved
 
     @property
     def idle(self) -> int | None:
@@ -200,7 +194,7 @@ class Claims:
         unwritten = IN_FLIGHT * (self._handlers.size + ahead) - self._leases.in_flight
         # Results beside somebody's locks are no reason to stop, but they are kept in memory: not without end either.
         unwritten -= max(0, self._leases.aside - MOST_ASIDE)
-        return max(0, min(self._handlers.free, unwritten) - self._reserved)
+        return max(0, min(self._handlers.free, unwritten) - self._for_turns.reserved)
 
     def lose_sight(self, token: uuid.UUID) -> None:
         """Rows may be leased under this token, and nobody can find out. On the turn thread, at its end."""
@@ -216,14 +210,15 @@ class Claims:
 
     def _ordinary_step(self, now: float) -> float:
         with self._lock:
+            self._for_turns.close()  # what else is due is not known again before this claim has ended
             room = self.room
-            self._nothing_else_due = False  # not known again before this claim has ended
-            self._turned_away = room <= 0 and self._reserved > 0
+            self._turned_away = room <= 0 and self._for_turns.reserved > 0
         if room <= 0:
             self._hungry = False
             return self._wait_for_slots(now)
         claimed = self._hold(partial(self._claim, room))
-        self._nothing_else_due = claimed < room
+        if claimed < room:
+            self._let_turns_take()
         was_hungry, self._hungry = self._hungry, claimed < room
         if self._hungry and not was_hungry:
             self._tell_hungry()
@@ -232,9 +227,17 @@ class Claims:
             return self._pace.worked()
         if self._empty() and now > max(self._looked_at + SUSPECTS_LOOK, self._ordinary_until):
             self._looked_at = now
-            self._hinted = True
+            self.suspects_due()
             return 0.0
         return self._pace.idle()
+
+    def _let_turns_take(self) -> None:
+        """A claim has left nothing due. Turns may take what one of them stages: only once after each such claim, so
+        that what others stage waits no longer than it would otherwise; and never while suspects wait to be alone here.
+        """
+        with self._lock:
+            if not (self._closed or self._hinted or self._suspect_is_out):
+                self._for_turns.open(self.room)
 
     def _wait_for_slots(self, now: float) -> float:
         """Rest until a slot is free. Others may run what waits here for too long."""
@@ -299,9 +302,8 @@ class Claims:
         return True
 
     def _empty(self) -> bool:
-        with self._lock:  # a reservation under way has not seen the hint that this look may follow
-            reserved = self._reserved
-        return not reserved and self._handlers.busy == 0 and self._leases.in_flight == 0
+        # A reservation under way has not seen the hint that this look may follow.
+        return not self._for_turns.reserved and self._handlers.busy == 0 and self._leases.in_flight == 0
 
     def _claim(self, limit: int, token: uuid.UUID) -> list[Claim]:
         return claiming.claim(

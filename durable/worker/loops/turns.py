@@ -78,6 +78,7 @@ class Turns:
             self._see_to_the_note()
             self._note_due = time.monotonic() + NOTE_AGAIN
         taken: Sequence[Claim] = ()
+        self._claims.offer()
         try:
             report = turn.turn(
                 cache=self._cache,
