@@ -66,7 +66,7 @@ def check_registered(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     """E007 and W005: names that clash, and workflow code that a replay can not repeat."""
     messages: list[CheckMessage] = [
         Error(
-            f"The {clash.kind} name {clash.name!r} is claimed by {clash.first} and by {clash.second}.",
+            f"{clash.first} and {clash.second} have the same {clash.kind} name, {clash.name!r}.",
             hint="Give one of them another name with `name=`.",
             id="durable.E007",
         )
@@ -75,7 +75,7 @@ def check_registered(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     for definition in registry.workflows():
         messages += [
             Warning(
-                f"The workflow {definition.name} can not be replayed safely: {finding.function}, line {finding.line} "
+                f"The workflow {definition.name} cannot be replayed safely: {finding.function}, line {finding.line} "
                 f"of {finding.file}, calls {finding.call}.",
                 hint=finding.advice,
                 obj=definition,
@@ -127,9 +127,9 @@ def check_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
     place = f"DATABASES[{connection.alias!r}]"
     return [
         Warning(
-            f"{place}['ATOMIC_REQUESTS'] is True and ['OPTIONS']['transaction_mode'] is {mode!r}: every request, a GET "
-            "too, takes the write lock of the whole SQLite file at its beginning, and waits for workers and other "
-            "requests as they wait for it.",
+            f"{place}['ATOMIC_REQUESTS'] is True and ['OPTIONS']['transaction_mode'] is {mode!r}: every request, even "
+            "a GET, takes the write lock of the whole SQLite file when it begins, so requests and workers wait for "
+            "each other.",
             hint="Set ATOMIC_REQUESTS to False and use transaction.atomic() in the views that write; or keep it, and "
             "put @transaction.non_atomic_requests on the views that only read.",
             id="durable.W010",
@@ -148,7 +148,7 @@ def check_admin_scope(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
         return []
     return [
         Error(
-            f"DURABLE['ADMIN_SCOPE'] is {settings.admin_scope!r}: {fault}. The admin shows nobody anything.",
+            f"DURABLE['ADMIN_SCOPE'] is {settings.admin_scope!r}: {fault}. The admin shows no rows to anybody.",
             hint="Name a function that takes a user and a queryset, and returns that queryset narrowed.",
             id="durable.E011",
         )

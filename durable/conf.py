@@ -157,7 +157,7 @@ def _dotted(value: Any) -> None:
         raise _Refused("the dotted path of a subclass of durable.kernel.codec.JsonCodec")
     for hook in ("wrap", "unwrap"):
         if not _takes_birthplace(getattr(codec, hook)):
-            raise _Refused(f"a codec whose {hook} is told the birthplace: `def {hook}(self, text, birthplace)`")
+            raise _Refused(f"a codec whose {hook} takes the birthplace: `def {hook}(self, text, birthplace)`")
 
 
 def _takes_birthplace(hook: Callable[..., Any]) -> bool:
@@ -328,8 +328,8 @@ def problems() -> list[Problem]:
         check = CHECKS.get(key)
         if check is None:
             close = difflib.get_close_matches(str(key).upper(), CHECKS, n=1)
-            cure = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(CHECKS)}."
-            faults.append(Problem(f"DURABLE[{key!r}] is no setting.", cure, id="durable.E001"))
+            cure = f"Did you mean {close[0]!r}?" if close else f"The settings are {', '.join(CHECKS)}."
+            faults.append(Problem(f"DURABLE[{key!r}] is not a setting.", cure, id="durable.E001"))
             continue
         try:
             check(value)
@@ -349,7 +349,7 @@ def _missed_by_codec(chosen: Mapping[str, Any]) -> list[Problem]:
 def _too_long(chosen: Mapping[str, Any]) -> list[Problem]:
     """Spans, each right by itself, that are longer than the lease, in which they have to come to pass."""
     lease = chosen.get("LEASE_FOR", Settings.lease_for)
-    reasons = {"RECONCILE_EVERY": "a worker that gives a sign so rarely is taken for dead"}
+    reasons = {"RECONCILE_EVERY": "a worker with so rare heartbeats would be taken for dead"}
     if not chosen.get("NOTIFY"):
         reasons["POLL_FOR"] = "an idle worker would look for work so rarely, and nothing else wakes it"
     return [
@@ -374,7 +374,7 @@ class _Current:
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise ConfigurationError(
-            f"durable's settings are frozen: {name} is changed in DURABLE (in tests with override_settings)."
+            f"durable's settings are frozen: change {name} in DURABLE (in tests, with override_settings)."
         )
 
     def _load(self) -> Settings:

@@ -35,7 +35,7 @@ def fault_of_setting() -> str:
     except _Wrong as wrong:
         return str(wrong)
     except TypeError:
-        return "it can not be called with a user and a queryset"
+        return "it cannot be called with a user and a queryset"
     except ValueError:  # a callable without a signature that Python could know
         return ""
     return ""
@@ -49,9 +49,9 @@ def _hook(path: str) -> Hook:
     try:
         imported = import_string(path)
     except Exception as error:  # the module is the project's code: importing it can raise anything
-        raise _Wrong(f"it can not be imported ({said(error, LONGEST)})") from error
+        raise _Wrong(f"it cannot be imported ({said(error, LONGEST)})") from error
     if not callable(imported):
-        raise _Wrong("it is no function")
+        raise _Wrong("it is not a function")
     if inspect.iscoroutinefunction(imported):
         raise _Wrong("it is an async function")
     hook: Hook = imported
@@ -139,7 +139,7 @@ def _narrowed(user: Any, every: Any) -> Any:
         raise _Wrong(f"it returned a {type(kept).__name__}, not a queryset of {every.model.__name__}")
     query: Any = kept.query
     if query.combinator or query.is_sliced or getattr(kept, "_fields", None) is not None:
-        raise _Wrong("it returned a queryset that can not be narrowed: a union, a slice, or values()")
+        raise _Wrong("it returned a queryset that cannot be filtered: a union, a slice, or values()")
     kept = kept.using(every.db).order_by()
     kept.query.select_for_update = False
     is_plain = isinstance(kept, type(every)) and len(query.alias_map) <= 1 and not query.distinct

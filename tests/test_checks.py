@@ -101,7 +101,7 @@ def test_impure_workflow_code_is_a_warning_with_function_line_call_and_advice(is
     (message,) = checks.check_registered(None)
     line = reads_the_clock.__code__.co_firstlineno + 1
     assert message.id == "durable.W005"
-    assert f"The workflow shop.clock can not be replayed safely: reads_the_clock, line {line} of " in message.msg
+    assert f"The workflow shop.clock cannot be replayed safely: reads_the_clock, line {line} of " in message.msg
     assert "calls time.time(...)" in message.msg
     assert "durable.now()" in str(message.hint)
 

@@ -77,7 +77,7 @@ def test_the_payload_limit_reaches_the_codec(settings):
 
 
 def test_settings_can_not_be_set_by_hand():
-    with pytest.raises(ConfigurationError, match="lease_for is changed in DURABLE"):
+    with pytest.raises(ConfigurationError, match="change lease_for in DURABLE"):
         current.lease_for = timedelta(seconds=1)  # type: ignore[misc]
 
 

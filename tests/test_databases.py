@@ -279,7 +279,7 @@ def test_a_standby_is_told_from_a_primary_by_the_server() -> None:
             return self.rows.pop(0)
 
     [fault] = server_findings(Standby())  # type: ignore[arg-type]
-    assert (fault.weight, "is a standby" in fault.text) == (Weight.REFUSED, True)
+    assert (fault.weight, "is a read-only standby" in fault.text) == (Weight.REFUSED, True)
     assert "target_session_attrs" in fault.cure
 
 

@@ -64,7 +64,7 @@ def server_findings(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
         cursor.execute("SELECT %s, 2", ["one"])
         row = cursor.fetchone()
     if not isinstance(row, Iterable) or list(row) != ["one", 2]:
-        yield refused(connection.alias, f"gives rows as {row!r}, where durable needs tuples", "Take the factory out.")
+        yield refused(connection.alias, f"returns rows as {row!r}, but durable needs tuples", "Take the factory out.")
         return
     if connection.vendor != "postgresql":
         return
@@ -77,6 +77,6 @@ def server_findings(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
     if values["in_hot_standby"] == "on":
         yield refused(
             connection.alias,
-            "is a standby, which can only be read",
+            "is a read-only standby",
             "Connect to the primary: OPTIONS['target_session_attrs'] = 'read-write' finds it among several hosts.",
         )

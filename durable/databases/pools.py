@@ -34,15 +34,15 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
     if most < settings.concurrency:
         yield warned(
             "durable.W006",
-            f"The pool of the database {alias!r} has {most} connections at most, and a worker runs "
-            f"{settings.concurrency} handlers at once: those that use the database wait for each other, and fail when "
-            "it takes too long.",
+            f"The pool of the database {alias!r} has at most {most} connections, and a worker runs "
+            f"{settings.concurrency} handlers at once: handlers that use the database wait for each other, and fail "
+            "if that takes too long.",
             f"Set {place}['OPTIONS']['pool'] = {dict(options, max_size=settings.concurrency)!r}, or lower CONCURRENCY.",
         )
     if not connection.settings_dict["CONN_HEALTH_CHECKS"]:
         yield warned(
             "durable.W006",
-            f"The pool of the database {alias!r} gives connections away unseen: after a restart of the server each of "
-            "them fails a handler.",
+            f"The pool of the database {alias!r} hands out connections without checking them: after a restart of the "
+            "server, each of them fails a handler.",
             f"Set {place}['CONN_HEALTH_CHECKS'] = True.",
         )

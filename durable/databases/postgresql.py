@@ -42,7 +42,7 @@ def _judge_driver(alias: str, options: Mapping[str, Any]) -> Iterator[Finding]:
     from psycopg.rows import tuple_row
 
     if options.get("row_factory", tuple_row) is not tuple_row:
-        yield refused(alias, "['OPTIONS']['row_factory'] is set, where Django and durable need tuples", "Take it out.")
+        yield refused(alias, "['OPTIONS']['row_factory'] is set, but Django and durable need tuples", "Take it out.")
     kind = options.get("cursor_factory")
     if isinstance(kind, type) and issubclass(kind, psycopg.RawCursor | psycopg.ServerCursor):
         yield refused(
@@ -55,7 +55,7 @@ def _judge_driver(alias: str, options: Mapping[str, Any]) -> Iterator[Finding]:
         yield refused(
             alias,
             f"['OPTIONS']['target_session_attrs'] is {wanted!r}: durable writes, which a standby cannot",
-            "Use 'read-write', and another alias for what only reads.",
+            "Use 'read-write', and another alias for code that only reads.",
         )
 
 
@@ -107,16 +107,16 @@ def judge_session(alias: str, values: Mapping[str, str]) -> Iterator[Finding]:
     if level not in (READ_COMMITTED, "read uncommitted"):
         yield warned(
             "durable.W004",
-            f"Transactions of the database {alias!r} are {level.upper()}: those of yours that start workflows, and of "
-            "transactional activities, will fail to serialize instead of waiting for a lock. A worker's own are READ "
-            "COMMITTED all the same.",
-            "Use READ COMMITTED for the alias, and another alias for what needs more.",
+            f"Transactions of the database {alias!r} are {level.upper()}: transactions that start workflows, and those "
+            "of transactional activities, will fail to serialize instead of waiting for a lock. The worker's own "
+            "are READ COMMITTED in any case.",
+            "Use READ COMMITTED for the alias, and another alias for code that needs more.",
         )
     if values.get("synchronous_commit") in ("off", "false", "0", "no"):
         yield warned(
             "durable.W007",
-            f"Commits of the database {alias!r} are not flushed (synchronous_commit is off): when the server stops, "
-            "starts that were confirmed are lost, and activities that were acknowledged run again.",
+            f"Commits of the database {alias!r} are not flushed to disk (synchronous_commit is off): when the server "
+            "crashes, confirmed starts are lost, and acknowledged activities run again.",
             "Leave synchronous_commit on for the alias.",
         )
     encoding = values.get("server_encoding", "UTF8").upper()
@@ -141,7 +141,7 @@ def _judge_limits(alias: str, values: Mapping[str, str]) -> Iterator[Finding]:
             yield warned(
                 "durable.W009",
                 f"The database {alias!r} ends what takes longer than {limit.total_seconds():g} s ({name}): the "
-                "worker's statements and turns, and longer transactional handlers, are cut off and done again.",
+                "worker's longer statements and turns, and transactional handlers, are cut off and repeated.",
                 f"Give the alias {enough.total_seconds():g} s or more.",
             )
 

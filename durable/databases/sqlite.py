@@ -35,8 +35,8 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
     if str(options.get("transaction_mode") or "").upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         yield warned(
             "durable.W001",
-            f"Transactions of the SQLite database {alias!r} do not begin IMMEDIATE: one that reads first and "
-            "writes later fails at once when another writes.",
+            f"Transactions of the SQLite database {alias!r} do not begin with IMMEDIATE: one that reads first and "
+            "writes later fails at once if another connection is writing.",
             f"Set {place}['transaction_mode'] = 'IMMEDIATE'.",
         )
     if options.get("autocommit", _AS_DJANGO_HAS_IT) != _AS_DJANGO_HAS_IT:
@@ -52,7 +52,7 @@ def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
     if pragmas.get("journal_mode") not in ("wal", "off", "memory") and not in_memory:
         yield warned(
             "durable.W002",
-            f"The SQLite database {alias!r} does not use write-ahead logging: readers and writers stop each other.",
+            f"The SQLite database {alias!r} does not use write-ahead logging: readers and writers block each other.",
             f"Set {place}['init_command'] = {_with_wal(str(options.get('init_command') or ''))!r}.",
         )
     yield from _judge_waits(alias, place, pragmas.get("busy_timeout"), options)
@@ -90,9 +90,9 @@ def _judge_pragmas(alias: str, pragmas: Mapping[str, str], *, in_memory: bool) -
     if pragmas.get("synchronous") in ("off", "0") and not in_memory:
         yield warned(
             "durable.W007",
-            f"Commits of the SQLite database {alias!r} are not flushed (PRAGMA synchronous=OFF): when the machine "
-            "stops, work that was acknowledged is lost, and the file may be destroyed.",
-            "Use PRAGMA synchronous=NORMAL, or FULL to lose nothing.",
+            f"Commits of the SQLite database {alias!r} are not flushed to disk (PRAGMA synchronous=OFF): when the "
+            "machine crashes, acknowledged work is lost, and the file may be destroyed.",
+            "Use PRAGMA synchronous=NORMAL, or FULL to lose nothing at all.",
         )
 
 
@@ -105,14 +105,14 @@ def _judge_waits(alias: str, place: str, pragma: str | None, options: Mapping[st
     if seconds < SHORTEST_TIMEOUT:
         yield warned(
             "durable.W003",
-            f"The SQLite database {alias!r} waits for locks for {seconds:g} s only.",
-            f"Set {place}['timeout'] to 20, at least to {SHORTEST_TIMEOUT:.0f}.",
+            f"The SQLite database {alias!r} waits for locks for only {seconds:g} s.",
+            f"Set {place}['timeout'] to 20, or at least to {SHORTEST_TIMEOUT:.0f}.",
         )
     if seconds > settings.lease_for.total_seconds():
         yield warned(
             "durable.W003",
             f"The SQLite database {alias!r} waits for locks for {seconds:g} s, longer than a lease "
-            f"({settings.lease_for.total_seconds():g} s): a worker may lose what it holds while it waits.",
+            f"({settings.lease_for.total_seconds():g} s): a worker may lose its leases while it waits.",
             f"Set {place}['timeout'] to {settings.lease_for.total_seconds():g} at most, or give leases more time with "
             "DURABLE['LEASE_FOR'].",
         )
@@ -129,9 +129,9 @@ def _judge_name(alias: str, name: str, *, in_memory: bool) -> Iterator[Finding]:
         yield Finding(
             Weight.NO_WORKER,
             "durable.E009",
-            f"The SQLite database {alias!r} is in memory: no other process sees it, nor, unless it is shared, another "
-            "thread. No worker can run on it.",
-            "Fine for tests with durable.testing. Else give DATABASES[…]['NAME'] a file.",
+            f"The SQLite database {alias!r} is in memory: no other process can see it, and no other thread unless it "
+            "is shared. No worker can run on it.",
+            "Fine for tests with durable.testing. Otherwise give DATABASES[…]['NAME'] a file.",
         )
         return
     if not name.startswith("file:"):
@@ -146,5 +146,5 @@ _IMPOSSIBLE_URIS = {
     "immutable=1": "lets nobody write",
     "nolock=1": "lets two processes write at once",
     "vfs=unix-none": "lets two processes write at once",
-    "cache=shared": "gives threads locks that they cannot wait for",
+    "cache=shared": "makes threads fail on locks instead of waiting for them",
 }

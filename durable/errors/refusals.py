@@ -18,16 +18,17 @@ class RedriveRefused(DurableError):
 
 
 class TransactionOpen(RedriveRefused):
-    """The caller is inside a transaction of its own, so that nothing could be promised: its rollback would undo the
-    change. Raised before anything is read, by every verb that commits by itself (pause, resume, unblock and terminate
-    too). Call it outside of `atomic` blocks, or in `transaction.on_commit`.
+    """The caller is inside a transaction of its own, whose rollback would undo the change. Nothing was read or changed.
+
+    Every verb that commits by itself raises it, pause, resume, unblock and terminate included. Call the verb outside of
+    `atomic` blocks, or in `transaction.on_commit`.
     """
 
     code = "transaction_open"
 
     def __init__(self) -> None:
         super().__init__(
-            "This needs a database transaction of its own, and the caller is inside one already; nothing was changed. "
+            "This needs a database transaction of its own, and the caller is already inside one; nothing was changed. "
             "Call it outside of `transaction.atomic()`, or from `transaction.on_commit(...)`."
         )
 
@@ -41,7 +42,7 @@ class WorkflowTerminal(RedriveRefused):
         self.workflow_id = workflow_id
         self.status = status
         super().__init__(
-            f"This workflow is already {status.replace('_', ' ')}, so nothing waits for the activity any more.",
+            f"This workflow is already {status.replace('_', ' ')}, so nothing is waiting for the activity.",
             workflow_id=workflow_id,
             status=status,
         )
@@ -57,7 +58,7 @@ class HistoryRecordsOutcome(RedriveRefused):
         self.activity_id = activity_id
         self.ordinal = ordinal
         super().__init__(
-            "The workflow has already recorded how this activity ended and has acted on it.",
+            "The workflow has already recorded how this activity ended, and has moved on.",
             workflow_id=workflow_id,
             activity_id=activity_id,
             ordinal=ordinal,
@@ -80,7 +81,7 @@ class RowNotFound(RedriveRefused):
 
 
 class NotDeadLettered(RedriveRefused):
-    """The row is not a dead letter (any more)."""
+    """The row is not a dead letter, or no longer one."""
 
     code = "not_dead_lettered"
 
@@ -105,27 +106,27 @@ class AlreadyJudged(RedriveRefused):
         self.workflow_id = workflow_id
         self.ordinal = ordinal
         super().__init__(
-            "The workflow has already been told that this activity failed.",
+            "The workflow has already got this activity's failure, and has moved on.",
             workflow_id=workflow_id,
             ordinal=ordinal,
         )
 
 
 class AlreadyDone(NotDeadLettered):
-    """The same request (a form that was sent twice) has moved this dead letter before. It was not done again, whatever
-    has become of the row meanwhile.
+    """The same request (a form that was submitted twice) has already moved this dead letter. It was not repeated,
+    whatever has happened to the row since.
     """
 
     code = "already_done"
 
     def __init__(self, workflow_id: Any, ordinal: int, status: str) -> None:
         super().__init__(workflow_id, ordinal, status)
-        self.args = ("The same request has already done this; it was not done a second time.",)
+        self.args = ("The same request has already done this; it was not repeated.",)
 
 
 class RowUnreadable(RedriveRefused):
-    """What the call chose for this activity (its retry policy, its limits) is stored in a form that nobody can read: a
-    worker could not run it either. It can be discarded.
+    """The options stored with this activity (its retry policy, its limits) cannot be read, so no worker could run it.
+    It can be discarded.
     """
 
     code = "row_unreadable"
@@ -135,7 +136,7 @@ class RowUnreadable(RedriveRefused):
         self.ordinal = ordinal
         self.fault = fault
         super().__init__(
-            f"What is stored with activity {ordinal} can not be read ({fault}), so no worker could run it.",
+            f"The stored data of activity {ordinal} cannot be read ({fault}), so no worker could run it.",
             workflow_id=workflow_id,
             ordinal=ordinal,
             fault=fault,
@@ -143,8 +144,9 @@ class RowUnreadable(RedriveRefused):
 
 
 class StoreUnavailable(RedriveRefused):
-    """The database did not answer. `outcome_unknown` says whether something may have been written, `locked` whether it
-    was only somebody else's lock that did not come in time: then the same call may succeed in a moment. Pause, resume,
+    """The database did not carry out the verb. `outcome_unknown` says whether something may have been written.
+
+    `locked` says that the only cause was another session's lock: the same call may succeed in a moment. Pause, resume,
     unblock, terminate and cancel raise it for a lock, too.
     """
 
@@ -155,14 +157,14 @@ class StoreUnavailable(RedriveRefused):
         self.outcome_unknown = outcome_unknown
         self.locked = locked
         consequence = (
-            "it is not known whether the change was made; look before you try again"
+            "the change may or may not have been made; check before you try again"
             if outcome_unknown
             else "nothing was changed"
         )
         if locked and not outcome_unknown:
             text = (
-                "Somebody else has locked this in a transaction of their own that is still open, so nothing was "
-                "changed. Try again in a moment; if it stays so, end that transaction (pg_stat_activity shows it)."
+                "Another session has locked this in a transaction that is still open, so nothing was changed. Try "
+                "again in a moment; if it stays locked, end that transaction (pg_stat_activity shows it)."
             )
         else:
             text = f"The database did not carry this out: {consequence}."

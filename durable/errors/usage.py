@@ -1,4 +1,4 @@
-"""Errors of configuration and of calls: what was given, what is wrong with it, and the cure."""
+"""Errors of configuration and of calls: the value, what is wrong with it, and the cure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NotRegistered(ConfigurationError):
 
 
 class AlreadyRegistered(ConfigurationError):
-    """Two functions claim one registered name."""
+    """Two functions have the same registered name."""
 
     def __init__(self, kind: str, name: str, first: str, second: str) -> None:
         self.kind = kind
@@ -33,13 +33,12 @@ class AlreadyRegistered(ConfigurationError):
         self.first = first
         self.second = second
         super().__init__(
-            f"The {kind} name {name!r} is claimed by {first} and by {second}. "
-            "Give one of them another name with `name=`."
+            f"{first} and {second} have the same {kind} name, {name!r}. Give one of them another name with `name=`."
         )
 
 
 class UsageError(DurableError):
-    """A call in a place where it can not work."""
+    """A call in a place where it cannot work."""
 
 
 class OutsideWorkflow(UsageError):
@@ -47,7 +46,7 @@ class OutsideWorkflow(UsageError):
 
     def __init__(self, call: str, advice: str) -> None:
         self.call = call
-        super().__init__(f"{call} works inside a running workflow only. {advice}")
+        super().__init__(f"{call} works only inside a running workflow. {advice}")
 
 
 class NobodyListens(UsageError):
@@ -57,7 +56,7 @@ class NobodyListens(UsageError):
         self.workflow_id = workflow_id
         super().__init__(
             f"{workflow_id} is a single activity, which has no code that could wait for a signal. Signals are for "
-            "workflows; what an activity needs to know belongs in its arguments."
+            "workflows; pass an activity what it needs as arguments."
         )
 
 
@@ -67,27 +66,27 @@ class OutsideActivity(UsageError):
     def __init__(self, call: str) -> None:
         self.call = call
         super().__init__(
-            f"{call} works inside a running activity only, in the thread or task that the worker started. "
-            "A thread of your own gets what it needs as an argument."
+            f"{call} works only inside a running activity, in the thread or task that the worker started. "
+            "Pass threads of your own what they need as an argument."
         )
 
 
 class InsideWorkflow(UsageError):
-    """A call with effects was made inside workflow code, where it would run again at every replay."""
+    """A call with side effects was made inside workflow code, where every replay would repeat it."""
 
     def __init__(self, call: str, advice: str) -> None:
         self.call = call
-        super().__init__(f"{call} can not be used inside workflow code. {advice}")
+        super().__init__(f"{call} cannot be used inside workflow code. {advice}")
 
 
 class InsideTransaction(UsageError):
-    """A result was awaited inside an open transaction, which hides it until the commit."""
+    """A result was awaited inside an open transaction: the workflow cannot begin before the commit."""
 
     def __init__(self, workflow_id: Any) -> None:
         self.workflow_id = workflow_id
         super().__init__(
-            f"The result of workflow {workflow_id} can not arrive while this transaction is open: nothing of it is "
-            "claimable before the commit. Leave the `atomic` block first."
+            f"The result of workflow {workflow_id} cannot arrive while this transaction is open: no worker can claim "
+            "it before the commit. Leave the `atomic` block first."
         )
 
 
@@ -98,21 +97,21 @@ class ArgumentsMismatch(UsageError, TypeError):
         self.name = name
         self.signature = signature
         self.problem = problem
-        super().__init__(f"{name}{signature} can not be called like this: {problem}.")
+        super().__init__(f"{name}{signature} cannot be called like this: {problem}.")
 
 
 class OptionInvalid(UsageError, ValueError):
-    """An option of a call, such as `priority` or `start_at`, has a value that can not be meant."""
+    """An option of a call, such as `priority` or `start_at`, has a value that is not allowed."""
 
     def __init__(self, option: str, value: Any, wanted: str) -> None:
         self.option = option
         self.value = value
         self.wanted = wanted
-        super().__init__(f"{option}={shown(value)} is not possible: {option} is {wanted}.")
+        super().__init__(f"{option}={shown(value)} is not allowed: {option} is {wanted}.")
 
 
 class PayloadError(DurableError, ValueError):
-    """A value that can not be carried as JSON. `path` leads to it, as in `items[3].price`."""
+    """A value cannot be stored as JSON. `path` leads to it, as in `items[3].price`."""
 
     def __init__(self, path: str, problem: str, cure: str) -> None:
         self.path = path
@@ -143,12 +142,12 @@ class PayloadNotEncrypted(PayloadError):
             str(birthplace),
             "it was stored without encryption",
             "If it was written before encryption was turned on, set DURABLE['READ_UNENCRYPTED'] until "
-            "`manage.py durable reencrypt` is through; else somebody put it there.",
+            "`manage.py durable reencrypt` has finished; otherwise find out who wrote it.",
         )
 
 
 class EncryptionKeyUnknown(PayloadError):
-    """A payload was encrypted under a key that this process does not have. Nothing is lost: give it the key."""
+    """A payload was encrypted with a key that this process lacks. Nothing is lost: put the key back."""
 
     def __init__(self, birthplace: Any, key_id: str, known: tuple[str, ...]) -> None:
         self.birthplace = birthplace
@@ -156,22 +155,22 @@ class EncryptionKeyUnknown(PayloadError):
         self.known = known
         super().__init__(
             str(birthplace),
-            f"it is encrypted under the key {shown(key_id)}, and the keys here are {', '.join(known)}",
-            "Put that key back into DURABLE['ENCRYPTION_KEYS'] of every process, behind the one that writes.",
+            f"it is encrypted with the key {shown(key_id)}, and the keys here are {', '.join(known)}",
+            "Put that key back into DURABLE['ENCRYPTION_KEYS'] of every process, after the first one, which writes.",
         )
 
 
 class PayloadMoved(PayloadError):
-    """An encrypted payload does not belong where it stands: it was copied from another place, or changed."""
+    """An encrypted payload does not belong where it is stored: it was copied from another place, or changed."""
 
     def __init__(self, birthplace: Any, key_id: str) -> None:
         self.birthplace = birthplace
         self.key_id = key_id
         super().__init__(
             str(birthplace),
-            f"what is stored was not encrypted for this place under the key {shown(key_id)}",
-            "It was copied from another workflow or place, or changed, or two keys bear one id. Restore what stood "
-            "there.",
+            f"it was not encrypted for this place with the key {shown(key_id)}",
+            "It was copied from another workflow or place, or changed, or two keys have the same id. Restore the "
+            "original.",
         )
 
 
@@ -192,8 +191,8 @@ class KeyTaken(DurableError):
         self.key = key
         self.holder = holder
         super().__init__(
-            f"The key {key!r} of {workflow_type} is held by workflow {holder}, which is still live. "
-            'Use on_conflict="existing" to get a handle of the holder.'
+            f"The key {key!r} of {workflow_type} belongs to workflow {holder}, which is still live. "
+            'Use on_conflict="existing" to get its handle.'
         )
 
 
@@ -210,12 +209,12 @@ class TransactionLeftOpen(DurableError):
 
 
 class TransactionSpoilt(DurableError):
-    """A transactional activity returned, but its transaction can not be committed with its completion any more."""
+    """A transactional activity returned, but its transaction can no longer be committed with its completion."""
 
     def __init__(self, activity: str, what: str) -> None:
         self.activity = activity
         self.what = what
         super().__init__(
-            f"{activity} {what}, so that its writes and its completion can not be committed together. "
-            "Put what may fail, or be undone, into `with transaction.atomic():`, and leave the rest of it alone."
+            f"{activity} {what}, so its writes and its completion cannot be committed together. Put statements that "
+            "may fail or be undone into `with transaction.atomic():`, and do not change the transaction otherwise."
         )

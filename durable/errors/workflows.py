@@ -1,4 +1,4 @@
-"""Errors of workflows and of their activities: how they ended, or why they can not go on."""
+"""Errors of workflows and of their activities: how they ended, or why they cannot continue."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class WorkflowClosed(DurableError):
 
 
 class MailboxFull(DurableError):
-    """The workflow takes no signal now: too many wait to be read, or its history has no room for one more.
+    """The workflow accepts no signals now: too many are waiting, or its history has no room for more. Nothing was sent.
 
-    `signals` and `size` (bytes) are what waits, counted no further than the limits. Nothing was sent.
+    `signals` and `size` (bytes) are those that are waiting, counted up to the limits.
     """
 
     def __init__(self, workflow_id: Any, *, signals: int, size: int, history_is_full: bool) -> None:
@@ -39,13 +39,13 @@ class MailboxFull(DurableError):
         why = (
             "its history has no room for more (MAX_HISTORY_EVENTS, MAX_HISTORY_BYTES)"
             if history_is_full
-            else f"{signals:,} signals of {size:,} bytes wait to be read (MAX_UNREAD_SIGNALS, MAX_UNREAD_BYTES)"
+            else f"{signals:,} signals of {size:,} bytes are waiting to be read (MAX_UNREAD_SIGNALS, MAX_UNREAD_BYTES)"
         )
-        super().__init__(f"Workflow {workflow_id} takes no signal now: {why}. This one was not sent.")
+        super().__init__(f"Workflow {workflow_id} accepts no signals now: {why}. This one was not sent.")
 
 
 class WorkflowNotBlocked(DurableError):
-    """Unblock was asked for a workflow that is not blocked."""
+    """Unblock was called for a workflow that is not blocked."""
 
     def __init__(self, workflow_id: Any, status: str) -> None:
         self.workflow_id = workflow_id
@@ -54,9 +54,9 @@ class WorkflowNotBlocked(DurableError):
 
 
 class SignalUnreadable(DurableError):
-    """Raised in workflow code: the signal that it took is not of the type asked for. It is taken, and gone.
+    """Raised in workflow code: the signal does not match the type asked for. The signal counts as taken.
 
-    It is raised again in every replay, also when a later type could read it. `problem` names path and type.
+    Every replay raises it again, even if the type has changed so that it would match. `problem` names path and type.
     """
 
     def __init__(self, name: str, problem: str) -> None:
@@ -117,7 +117,7 @@ class ActivityError(DurableError):
 
 
 class WorkflowBlocked(DurableError):
-    """The workflow's code can not go on behind its history. It is blocked, not failed: a deploy may cure it.
+    """The workflow cannot continue with the deployed code. It is blocked, not failed: a deploy may cure it.
 
     `data` is what staff are shown, as plain JSON.
     """
@@ -131,8 +131,8 @@ class WorkflowBlocked(DurableError):
 class NonDeterminism(WorkflowBlocked):
     """The code asks for something else than its history records.
 
-    `position` is the `seq` of the event in question; `recorded` and `asked` say, in words, what stands there and
-    what today's code does instead.
+    `position` is the `seq` of the event in question; `recorded` and `asked` say, in words, what the history records
+    there and what the deployed code does instead.
     """
 
     def __init__(self, *, position: int, recorded: str, asked: str) -> None:
@@ -146,7 +146,7 @@ class NonDeterminism(WorkflowBlocked):
 
 
 class HistoryFull(WorkflowBlocked):
-    """The history is as long as it may become. Raise the limits, or cancel the workflow: that always has room."""
+    """The history has reached its limit. Raise the limits, or cancel the workflow: there is always room for that."""
 
 
 class StackExhausted(WorkflowBlocked):

@@ -33,15 +33,15 @@ VISITOR_HAS = timedelta(days=30)
 RECEIPT_MISSING = ~Q(receipt_to="") & Q(receipt_sent_at=None)
 
 TO_TRY = """\
-Something waits for you: {letters}
-  Harbour Pay and the mail server are down. In a few seconds you find there
-  {payments} payments that are held: their orders wait for you. Look at one: all its attempts, with their errors.
-    Try: Redrive one. It is tried again, and comes back, since Harbour Pay is still down.
+Dead letters to review: {letters}
+  Harbour Pay and the mail server are down. In a few seconds you will find there
+  {payments} payments whose orders are waiting. Open one: it shows all attempts with their errors.
+    Try: Redrive one. It runs again and fails again, since Harbour Pay is still down.
     Try: tick “answers” at {services}, save, and redrive all. The orders go on.
     Try: Discard one. The order ends, and its goods are back on the shelf.
-  1 receipt that is judged: its order did not wait for the mail and has gone on.
-    Try: Redrive it. You are refused, and told why.
-    Try: let the mail server answer, too, and Force redrive it. The customer gets the receipt at last."""
+  1 receipt whose order has moved on: it did not wait for the mail.
+    Try: Redrive it. It is refused, and the page says why.
+    Try: tick “answers” of the mail server, too, and Force redrive it. The customer gets the receipt at last."""
 
 Say = Callable[[str], None]
 

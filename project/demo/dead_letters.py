@@ -44,7 +44,7 @@ class AtTheDesk:
         )
 
     def letters_that_wait(self) -> None:
-        self.say("10. Meanwhile the attempts are spent. This waits in the admin, under Dead letters:")
+        self.say("10. Meanwhile the attempts are spent. The admin now lists, under Dead letters:")
         self.judys_payment = self._letter(self.judy, "shop.charge", judged=False)
         self.kens_payment = self._letter(self.ken, "shop.charge", judged=False)
         self.lenas_receipt = self._letter(self.lena, "shop.send_receipt", judged=True)
@@ -106,7 +106,7 @@ class AtTheDesk:
             if attempt.error
         ]
         expect(f"errors kept of {order}", len(errors), letter.attempts)
-        stands = "judged: the order went on without it" if judged else "held: the order waits"
+        stands = "the order has moved on without it" if judged else "the order is waiting"
         self.say(f"    {activity} of {order}: {wording.cause(letter.cause).lower()} ({'; '.join(errors)}); {stands}")
         return letter.ordinal
 

@@ -36,7 +36,7 @@ class Trouble:
     def for_staff(self) -> str:
         """A few words for the admin."""
         what = _FOR_STAFF.get(self.activity, self.activity)
-        return f"{what} failed; the order went on" if self.judged else f"{what} held: waits for you"
+        return f"{what} failed; the order has moved on" if self.judged else f"{what} failed; the order is waiting"
 
 
 def held(*, most: int) -> list[UUID]:

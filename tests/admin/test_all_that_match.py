@@ -51,7 +51,7 @@ def test_the_form_carries_the_filter_and_no_keys(redriver: Client) -> None:
     assert "of the activity “shop.charge”" in page.text
     assert "_selected_action" not in form_of(page)
     (told,) = said(confirm(redriver, page))
-    assert told.startswith("3 dead letters were given back")
+    assert told.startswith("3 dead letters were queued for retry")
     assert [status(row) for row in rows] == ["pending"] * 3
     assert status(other) == "dead"
 
@@ -61,7 +61,7 @@ def test_what_fails_after_the_page_was_shown_is_not_among_them(redriver: Client)
     page = choose(redriver, "redrive")
     late = letter()
     (told,) = said(confirm(redriver, page))
-    assert told.startswith("1 dead letter was given back")
+    assert told.startswith("1 dead letter was queued for retry")
     assert (status(row), status(late)) == ("pending", "dead")
 
 
@@ -70,7 +70,7 @@ def test_what_changed_since_the_preview_is_told_by_number(redriver: Client) -> N
     page = choose(redriver, "redrive")
     OutboxRow.objects.filter(pk=rows[0].pk).update(failure_delivered=True)
     told = said(confirm(redriver, page))
-    assert told[-1] == "This changed between the preview and your answer: 3 would have gone, 2 went."
+    assert told[-1] == "This changed between the preview and the confirmation: 3 were expected, 2 were done."
 
 
 def resting(**columns: Any) -> Any:
@@ -88,12 +88,12 @@ def test_many_are_done_by_a_workflow_with_a_page_that_counts_by_outcome(redriver
     rows = [resting() for _ in range(5)]
     judged = resting(failure_delivered=True)
     page = choose(redriver, "redrive")
-    assert "the workers do this in the background" in page.text
+    assert "this becomes a background job" in page.text
     assert "No worker serves the queue “durable” right now." in page.text
     answer = confirm(redriver, page, reason="the bank is back")
-    assert said(answer)[0].startswith("The work was handed to the workers.")
-    assert "It has not begun yet." in answer.text
-    assert "No worker serves the queue “durable”, so nothing happens now." in answer.text
+    assert said(answer)[0].startswith("The job has been queued for the workers.")
+    assert "It has not started yet." in answer.text
+    assert "No worker serves the queue “durable”, so the job does not run." in answer.text
     assert 'http-equiv="refresh"' in answer.text
     assert [status(row) for row in rows] == ["dead"] * 5
     work = Workflow.objects.get(type=change_dead_letters.name)
@@ -101,9 +101,9 @@ def test_many_are_done_by_a_workflow_with_a_page_that_counts_by_outcome(redriver
     finish()
     done = redriver.get(answer.wsgi_request.path)
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", done.text))
-    assert "It is done." in text
-    assert "5 Given back to the workers" in text
-    assert "1 The workflow was told" in text
+    assert "Finished." in text
+    assert "5 Queued for retry" in text
+    assert "1 The workflow has moved on" in text
     assert "staff" in text
     assert "the bank is back" in text
     assert 'http-equiv="refresh"' not in done.text
@@ -122,7 +122,7 @@ def test_a_form_for_many_that_is_sent_twice_begins_one_work(redriver: Client) ->
     page = choose(redriver, "redrive")
     first = confirm(redriver, page)
     second = confirm(redriver, page)
-    assert said(second) == ["This was already done: the same form has begun this work before."]
+    assert said(second) == ["Already done: this form has started the job before."]
     assert second.wsgi_request.path == first.wsgi_request.path
     finish()
     third = confirm(redriver, page)
@@ -140,7 +140,7 @@ def test_work_that_is_interrupted_counts_and_changes_each_row_once(redriver: Cli
         finish()
     finish()
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", redriver.get(answer.wsgi_request.path).text))
-    assert "5 Given back to the workers" in text
+    assert "5 Queued for retry" in text
     assert StaffAction.objects.count() == 5
     assert {OutboxRow.objects.get(pk=row.pk).redrive_count for row in rows} == {1}
 
@@ -156,7 +156,7 @@ def test_the_work_is_found_again_from_the_list_and_from_its_workflow(root: Clien
     found = root.get(overview).text
     assert path in found
     assert "paid by hand" in found
-    assert "At most the newest" not in found
+    assert "Only the newest" not in found
     work = Workflow.objects.get(type=change_dead_letters.name)
     assert path in root.get(reverse("admin:durable_workflow_change", args=[work.pk])).text
 
@@ -166,11 +166,11 @@ def test_paused_work_is_not_called_under_way(root: Client) -> None:
     for _ in range(3):
         resting()
     answer = confirm(root, choose(root, "redrive"))
-    assert said(answer) == ["The work was handed to the workers. This page shows how far it is."]
+    assert said(answer) == ["The job has been queued for the workers. This page shows its progress."]
     pause(Workflow.objects.get(type=change_dead_letters.name).pk)
     text = root.get(answer.wsgi_request.path).text
-    assert "It is paused: its workflow has to be resumed." in text
-    assert "It is under way" not in text
+    assert "It is paused. Resume its workflow to continue." in text
+    assert "In progress" not in text
 
 
 @pytest.mark.usefixtures("few_at_once")
@@ -187,7 +187,7 @@ def test_work_that_can_not_be_read_any_more_has_a_page_all_the_same(root: Client
     work = factories.WorkflowFactory(type=change_dead_letters.name, input="{not json", last_seq=2)
     factories.EventFactory(workflow=work, seq=2, type="activity_completed", data={"result": "{not json"})
     page = root.get(reverse("admin:durable_deadletter_bulk", args=[work.pk]))
-    assert "What was asked for can not be read here." in page.text
+    assert "The request cannot be read here." in page.text
     assert root.get(reverse("admin:durable_deadletter_bulk_list")).status_code == 200
     gone = root.get(reverse("admin:durable_deadletter_bulk", args=[factories.ordered_uuid()]), follow=True)
     assert "doesn’t exist" in gone.text
@@ -205,7 +205,7 @@ def test_the_age_is_counted_from_when_the_page_was_shown(redriver: Client) -> No
     shown = form_of(page)["failed_before"]
     assert shown
     (told,) = act(redriver, "redrive", query="?failed=hour")
-    assert told.startswith("1 dead letter was given back")
+    assert told.startswith("1 dead letter was queued for retry")
     assert status(old) == "pending"
 
 

@@ -89,7 +89,7 @@ def test_more_rows_than_are_changed_at_once_are_handed_to_the_workers(
     monkeypatch.setattr("durable.admin.dead_letters.carrying_out.AT_MOST_HERE", 1)
     rows = [letter(), letter()]
     answer = confirm(root, choose(root, "redrive"), reason="the bank is back")
-    assert said(answer) == ["The work was handed to the workers. This page shows how far it is."]
+    assert said(answer) == ["The job has been queued for the workers. This page shows its progress."]
     assert Workflow.objects.filter(type=change_dead_letters.name).count() == 1
     assert [status(row) for row in rows] == ["dead", "dead"]
 

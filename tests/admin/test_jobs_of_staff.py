@@ -1,4 +1,4 @@
-"""A work in the background asks again, while it goes on, whether the person who asked for it still may."""
+"""A work in the background asks again, while it goes on, whether the user who asked for it still may."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def six() -> list[Any]:
 
 def hand_over(client: Client, action: str = "redrive", **answers: str) -> Any:
     answer = confirm(client, choose(client, action), **answers)
-    assert said(answer)[0].startswith("The work was handed to the workers.")
+    assert said(answer)[0].startswith("The job has been queued for the workers.")
     return answer
 
 
@@ -98,17 +98,17 @@ def take(user: User, codename: str) -> None:
 
 
 ENDS: dict[str, tuple[Callable[[User], object], str]] = {
-    "permission": (lambda user: take(user, "redrive_deadletter"), "may not do this any more"),
-    "sight": (lambda user: take(user, "view_deadletter"), "may not do this any more"),
+    "permission": (lambda user: take(user, "redrive_deadletter"), "no longer has the permission"),
+    "sight": (lambda user: take(user, "view_deadletter"), "no longer has the permission"),
     "inactive": (
         lambda user: User.objects.filter(pk=user.pk).update(is_active=False),
-        "is not an active member of staff any more",
+        "is no longer an active member of staff",
     ),
     "no staff": (
         lambda user: User.objects.filter(pk=user.pk).update(is_staff=False),
-        "is not an active member of staff any more",
+        "is no longer an active member of staff",
     ),
-    "gone": (lambda user: User.objects.filter(pk=user.pk).delete(), "is not there any more"),
+    "gone": (lambda user: User.objects.filter(pk=user.pk).delete(), "no longer exists"),
 }
 
 
@@ -129,9 +129,9 @@ def test_it_stops_when_its_actor_may_not_go_on(
     other = Client()
     other.force_login(User.objects.create_superuser("root"))
     text = words(other.get(address))
-    assert f"It was stopped before it was done: the person who asked for it {why}." in text
-    assert "2 Given back to the workers" in text
-    assert "It is done." not in text
+    assert f"It was stopped before it was finished: the user who asked for it {why}." in text
+    assert "2 Queued for retry" in text
+    assert "Finished." not in text
 
 
 def test_a_discard_that_cancels_stops_when_its_actor_may_not_cancel_any_more(
@@ -151,7 +151,7 @@ def test_it_goes_on_for_as_long_as_its_actor_may(client: Client, anna: User, set
     address = hand_over(client, reason="the bank is back").wsgi_request.path
     finish()
     assert (states(rows), states(others)) == (["pending"] * 6, ["dead"] * 2)
-    assert "6 Given back to the workers" in words(client.get(address))
+    assert "6 Queued for retry" in words(client.get(address))
     work = Workflow.objects.get(type=change_dead_letters.name)
     audits = StaffAction.objects.all()
     assert {(a.job, a.through, a.actor, a.verb) for a in audits} == {(work.pk, "admin", anna, "redrive")}
@@ -167,8 +167,8 @@ def test_rows_that_its_actor_may_not_see_any_more_are_left_alone(
     finish()
     assert sorted(states(rows)) == ["dead"] * 4 + ["pending"] * 2
     text = words(client.get(address))  # one's own work is seen, whatever the scope
-    assert "2 Given back to the workers" in text
-    assert "2 Not to be seen any more" in text
+    assert "2 Queued for retry" in text
+    assert "2 No longer visible to the user" in text
 
 
 @pytest.mark.parametrize("for_how_long", ["a moment", "ever"])
@@ -193,8 +193,8 @@ def test_a_hook_that_fails_meanwhile_is_asked_again_and_stops_it_in_the_end(
     assert sorted(states(rows)) == ["dead"] * (6 - changed) + ["pending"] * changed
     monkeypatch.setattr(scopes, "by_queue", real)
     text = words(client.get(address))
-    assert ("has failed. What was done so far stays done." in text) == (for_how_long == "ever")
-    assert f"{changed} Given back to the workers" in text
+    assert ("failed. What was done so far stays done." in text) == (for_how_long == "ever")
+    assert f"{changed} Queued for retry" in text
 
 
 def test_what_code_has_started_in_nobodys_name_asks_nobody(settings: Any) -> None:

@@ -41,7 +41,7 @@ def test_a_redrive_gives_the_row_back_and_is_audited_marked_and_logged(redriver:
     """Specification B5."""
     row = letter()
     (told,) = act(redriver, "redrive", row, reason="the bank is back")
-    assert told.startswith("1 dead letter was given back and waits for a worker.")
+    assert told.startswith("1 dead letter was queued for retry.")
     now = fresh(row)
     assert (now.status, now.redrive_count, now.delivery_budget) == ("pending", 1, row.delivery_budget + 8)
     user = User.objects.get(username="staff")
@@ -73,7 +73,7 @@ def test_a_recorded_outcome_is_refused_in_words_and_the_row_is_not_touched(redri
     row = letter()
     records(row, EventType.ACTIVITY_FAILED)
     page = choose(redriver, "redrive", row)
-    assert "The workflow has gone on" in page.text
+    assert "Outcome already recorded" in page.text
     (told,) = said(redriver.post(one_url(row, "redrive"), {"confirmed": "yes"}, follow=True))
     assert told.startswith("1 was refused. The workflow has already recorded how this activity ended")
     assert "Discard it." in told
@@ -86,14 +86,14 @@ def test_a_recorded_outcome_is_passed_by_force_which_says_that_it_was_judged(for
     row = letter()
     records(row, EventType.ACTIVITY_FAILED)
     (told,) = act(forcer, "force_redrive", row, reason="the courier lost it")
-    assert "It was judged: the workflow has gone on" in told
+    assert "Its workflow has moved on" in told
     assert status(row) == "pending"
     assert (StaffAction.objects.get().mode, StaffAction.objects.get().was_judged) == ("forced", True)
 
 
 def test_of_several_it_says_how_many_were_judged(forcer: Client) -> None:
     (told,) = act(forcer, "force_redrive", letter(), letter(failure_delivered=True), reason="the courier lost it")
-    assert "1 of them was judged: its workflow has gone on" in told
+    assert "The workflow of 1 of them has moved on" in told
 
 
 def test_force_is_no_red_button_beside_a_redrive_that_would_go(staff: Staff) -> None:
@@ -117,21 +117,21 @@ def test_judged_by_the_marker_alone_is_refused_and_passed_by_force(staff: Staff)
     client = staff(VIEW, "redrive_deadletter", "force_redrive_deadletter")
     row = letter(failure_delivered=True)
     page = choose(client, "redrive", row)
-    assert "The workflow was told" in page.text
+    assert "The workflow has moved on" in page.text
     assert "nothing to confirm" in page.text
-    assert "“Force redrive” can give it back all the same." in page.text
+    assert "“Force redrive” can redrive it anyway." in page.text
     (told,) = said(client.post(one_url(row, "redrive"), {"confirmed": "yes"}, follow=True))
-    assert told.startswith("1 was refused. The workflow was told that this activity failed")
+    assert told.startswith("1 was refused. The workflow got the failure of this activity")
     (told,) = act(client, "force_redrive", row, reason="sure")
-    assert told.startswith("1 dead letter was given back")
+    assert told.startswith("1 dead letter was queued for retry")
     assert status(row) == "pending"
 
 
 STANDS = {
     OutboxStatus.PENDING: "waits for a worker",
-    OutboxStatus.CLAIMED: "a worker is on it right now",
-    OutboxStatus.DONE: "It has run to its end meanwhile",
-    OutboxStatus.CANCELLED: "It was discarded meanwhile",
+    OutboxStatus.CLAIMED: "a worker is running it now",
+    OutboxStatus.DONE: "It has finished in the meantime",
+    OutboxStatus.CANCELLED: "It was discarded in the meantime",
 }
 
 
@@ -156,8 +156,8 @@ def test_a_workflow_that_has_ended_refuses_also_by_force(staff: Staff, ended: st
     row = letter(workflow__status=ended)
     for action in ("redrive", "force_redrive"):
         (told,) = said(client.post(one_url(row, action), {"confirmed": "yes", "reason": "x"}, follow=True))
-        assert "nothing waits for the activity any more" in told
-        assert "start it anew" in told
+        assert "nothing is waiting for the activity" in told
+        assert "start it again" in told
     assert status(row) == "dead"
 
 
@@ -167,8 +167,8 @@ def test_of_two_who_redrive_one_row_the_second_is_told_that_it_is_given_back(red
     page = choose(redriver, "redrive", row)
     redrive(row.workflow_id, row.ordinal, actor="somebody else")
     refused, changed = said(confirm(redriver, page))
-    assert refused.startswith("1 was refused. It has been given back already and waits for a worker.")
-    assert changed == f"1 changed between the preview and your answer: shop.charge #{row.pk}"
+    assert refused.startswith("1 was refused. It has already been redriven and waits for a worker.")
+    assert changed == f"1 changed between the preview and the confirmation: shop.charge #{row.pk}"
     assert StaffAction.objects.count() == 1
 
 
@@ -176,7 +176,7 @@ def test_a_dead_letter_of_a_paused_workflow_goes_back_and_is_claimed_when_it_is_
     """Specification B9.13."""
     row = letter(workflow__status=WorkflowStatus.PAUSED.value)
     (told,) = act(redriver, "redrive", row)
-    assert "belongs to a paused workflow and runs when that is resumed" in told
+    assert "Its workflow is paused; it runs when the workflow is resumed" in told
     assert fresh(row).paused
     ask: Any = {"worker": "w", "limit": 5, "queues": None, "lease_for": timedelta(minutes=1)}
     assert claim(**ask) == []
@@ -209,9 +209,9 @@ def test_force_needs_a_reason_and_asks_again_for_it(forcer: Client) -> None:
     row = letter()
     page = choose(forcer, "force_redrive", row)
     again = confirm(forcer, page, reason="   ")
-    assert "this needs a reason" in again.text
+    assert "A reason is required" in again.text
     assert status(row) == "dead"
-    assert said(confirm(forcer, again, reason="now I have one"))[0].startswith("1 dead letter was given back")
+    assert said(confirm(forcer, again, reason="now I have one"))[0].startswith("1 dead letter was queued for retry")
 
 
 @pytest.mark.parametrize("reason", ["x" * 1_001, "nul\0"])
@@ -232,9 +232,9 @@ def test_each_kind_of_outcome_has_one_message_with_its_number_and_links(staff: S
     OutboxRow.objects.filter(pk=gone.pk)._raw_delete("default")
     response = confirm(client, page)
     done, judged, not_there, changed = said(response)
-    assert done.startswith("7 dead letters were given back")
+    assert done.startswith("7 dead letters were queued for retry")
     assert done.endswith("and 2 more")
-    assert judged.startswith("2 were refused. The workflow was told")
+    assert judged.startswith("2 were refused. The workflow got the failure of this activity")
     assert not_there.startswith("1 was refused. It is not part of the workflow's current run, or was removed.")
     assert changed.startswith("1 changed between the preview")
     assert f'href="/admin/durable/deadletter/{rows[0].pk}/change/"' in response.text

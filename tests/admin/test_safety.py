@@ -94,7 +94,7 @@ def test_a_workflow_and_an_activity_that_are_not_installed_open_and_say_so(root:
     Workflow.objects.update(type="gone.workflow")
     OutboxRow.objects.update(activity="gone.activity", cause="unknown_handler")
     assert "No workflow of this name is installed on this site." in root.get(page_of(scene.workflow)).text
-    assert "No handler of this name was known" in root.get(page_of(scene.row)).text
+    assert "Unknown activity" in root.get(page_of(scene.row)).text
 
 
 @pytest.mark.parametrize("text", ["{not json", '"text"', "[1,2", "null", "17", "[" * 5_000])

@@ -167,10 +167,10 @@ def test_ids_that_were_posted_by_hand_are_refused_as_ones_that_are_not_there(ent
     client = enter("view_deadletter", "redrive_deadletter")
     page = client.post(list_url(), {"action": "redrive", "_selected_action": [own.pk, other.pk]})
     assert "shop.secret" not in page.text
-    assert "Not there any more" in page.text
+    assert "No longer there" in page.text
     told = said(confirm(client, page))
     assert [text.split(".")[0] for text in told] == [
-        "1 dead letter was given back and waits for a worker",
+        "1 dead letter was queued for retry",
         "1 was refused",
     ]
     assert "shop.secret" not in "".join(told)

@@ -51,7 +51,7 @@ def test_a_hook_that_is_wrong_shows_nobody_anything(
     assert "ADMIN_SCOPE" in overview
     assert "All calm" not in overview
     answer = root.post(list_url(), {**FORM, "action": "redrive", "select_across": "1"}, follow=True)
-    assert said(answer) == ["Nothing matched any more, so nothing was done."]
+    assert said(answer) == ["Nothing matches any longer, so nothing was done."]
     assert status(mail.letter) == "dead"
     assert "scope.failed" in caplog.text
 

@@ -61,8 +61,8 @@ def test_a_row_that_can_not_be_read_stops_none_of_the_others(root: Client, text:
     rows = [letter() for _ in range(3)]
     spoil(rows[1], text)
     told = act(root, "redrive", *([] if whole else rows))
-    assert told[0].startswith("2 dead letters were given back")
-    assert told[1].startswith("1 was refused. What is stored with it is damaged")
+    assert told[0].startswith("2 dead letters were queued for retry")
+    assert told[1].startswith("1 was refused. Its stored data is damaged")
     assert len(told) == 2  # nothing has changed since the preview
     assert [status(row) for row in rows] == ["pending", "dead", "pending"]
     assert root.get(page_of(rows[1])).status_code == 200
@@ -77,8 +77,8 @@ def test_a_row_that_can_not_be_read_is_counted_in_the_background(root: Client) -
     answer = confirm(root, choose(root, "redrive"))
     drain(until=timedelta(hours=1))
     text = words(root.get(answer.wsgi_request.path))
-    assert "2 Given back to the workers" in text
-    assert "1 It can not be read" in text
+    assert "2 Queued for retry" in text
+    assert "1 It cannot be read" in text
 
 
 @pytest.mark.parametrize("error", [InterfaceError, OperationalError])
@@ -87,7 +87,7 @@ def test_a_connection_that_is_lost_at_the_log_hides_no_outcome(root: Client, err
     page = choose(root, "redrive", row)
     with mock.patch("django.contrib.admin.models.LogEntryManager.log_actions", side_effect=error("closed")):
         (told,) = said(confirm(root, page))
-    assert told.startswith("1 dead letter was given back")
+    assert told.startswith("1 dead letter was queued for retry")
     assert not LogEntry.objects.exists()
 
 
@@ -125,8 +125,8 @@ def test_work_of_which_it_is_not_known_whether_it_began_can_be_sent_again(root: 
     losing.name = change_dead_letters.name
     with mock.patch.object(carrying_out, "change_dead_letters", losing):
         answer = confirm(root, page)
-    assert "the work may or may not have begun" in answer.text
-    assert said(confirm(root, answer)) == ["This was already done: the same form has begun this work before."]
+    assert "the job may or may not have started" in answer.text
+    assert said(confirm(root, answer)) == ["Already done: this form has started the job before."]
     assert Workflow.objects.filter(type=change_dead_letters.name).count() == 1
 
 
@@ -140,7 +140,7 @@ def test_an_outcome_that_is_not_known_is_not_told_as_nothing_changed(root: Clien
     with mock.patch("durable.activities.redrive_many", side_effect=lambda places, **_: [lost] * len(places)):
         drain(until=timedelta(hours=1))
     text = words(root.get(answer.wsgi_request.path))
-    assert "3 Not known" in text
+    assert "3 Outcome unknown" in text
     assert "nothing was changed" not in text
 
 
@@ -152,7 +152,7 @@ def test_work_that_was_ended_before_it_began_says_that_nothing_was_changed(root:
     terminate(Workflow.objects.get(type=change_dead_letters.name).pk, reason="a mistake")
     text = words(root.get(answer.wsgi_request.path))
     assert "Nothing was changed." in text
-    assert "Nothing matched any more." not in text
+    assert "Nothing matches any longer." not in text
 
 
 @pytest.mark.usefixtures("few_at_once")
@@ -174,8 +174,8 @@ def test_work_that_was_ended_over_a_piece_counts_what_that_piece_has_done(root: 
     with mock.patch("durable.activities.redrive_many", side_effect=stopped):
         drain(until=timedelta(hours=1))
     text = words(root.get(answer.wsgi_request.path))
-    assert "It has ended before it was done." in text
-    assert "2 Given back to the workers" in text
+    assert "It ended before it was finished." in text
+    assert "2 Queued for retry" in text
 
 
 @pytest.mark.usefixtures("few_at_once")
@@ -184,8 +184,8 @@ def test_work_whose_result_can_not_be_read_does_not_say_that_nothing_matched(roo
     work = factories.WorkflowFactory(type=change_dead_letters.name, status="completed", input="{}", last_seq=2)
     factories.EventFactory(workflow=work, seq=2, type="activity_completed", data={"result": "{not json"})
     text = words(root.get(reverse("admin:durable_deadletter_bulk", args=[work.pk])))
-    assert "What came of it can not be read here" in text
-    assert "Nothing matched" not in text
+    assert "The result cannot be read here" in text
+    assert "Nothing matches" not in text
 
 
 def test_a_ceiling_in_the_future_lets_in_nothing_that_fails_later(root: Client) -> None:
@@ -194,7 +194,7 @@ def test_a_ceiling_in_the_future_lets_in_nothing_that_fails_later(root: Client) 
     page = choose(root, "redrive", failed_before="2999-01-01T00:00:00+00:00")
     late = letter(dead_lettered_at=factories.now() + timedelta(minutes=5))
     (told,) = said(confirm(root, page, failed_before="2999-01-01T00:00:00+00:00"))
-    assert told.startswith("1 dead letter was given back")
+    assert told.startswith("1 dead letter was queued for retry")
     assert (status(row), status(late)) == ("pending", "dead")
 
 

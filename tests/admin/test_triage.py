@@ -26,7 +26,7 @@ def index() -> str:
 def test_all_calm(root: Client) -> None:
     factories.WorkerFactory()
     text = root.get(index()).text
-    assert "All calm" in text
+    assert "All clear" in text
     assert "1 worker is alive." in text
     assert "durable-card" not in text
 
@@ -41,11 +41,11 @@ def test_each_thing_that_needs_somebody_has_a_card_that_leads_there(root: Client
     factories.WorkerFactory(queues=["mail"])
     text = root.get(index()).text.replace("\N{NO-BREAK SPACE}", " ")
     for part in ("dead letter</span>", "blocked workflow</span>", "stale claim</span>",
-                 "due in “payments”, and no worker", "the oldest has waited 20 minutes", "30 minutes</span>",
-                 "is how long the oldest due row waits",
+                 "due in “payments”, and no worker", "the oldest row has waited 20 minutes", "30 minutes</span>",
+                 "wait of the oldest due row",
                  f'href="{list_url()}"', "?blocked=yes"):  # fmt: skip
         assert part in text, part
-    assert "All calm" not in text
+    assert "All clear" not in text
 
 
 def test_a_workflow_that_can_run_and_that_nobody_turns_has_a_card(root: Client) -> None:
@@ -55,14 +55,18 @@ def test_a_workflow_that_can_run_and_that_nobody_turns_has_a_card(root: Client) 
     factories.MessageFactory(visible_at=factories.now() - timedelta(minutes=40), parked=True)
     factories.WorkflowFactory(wake_at=factories.now() - timedelta(minutes=50), queue="mail")
     text = root.get(index()).text.replace("\N{NO-BREAK SPACE}", " ")
-    for part in ("50 minutes</span>", "is how long a workflow waits for its turn", "Queue “mail” has workers"):
+    for part in ("50 minutes</span>", "wait of the oldest workflow that can run", "Queue “mail” has workers"):
         assert part in text, part
     factories.WorkerFactory(name="other", queues=["other"])
     Worker.objects.filter(queues=[]).delete()
     text = root.get(index()).text.replace("\N{NO-BREAK SPACE}", " ")
-    for part in ("due in “mail”, and no worker", "due in “default”, and no worker", "the oldest has waited 30 minutes"):
+    for part in (
+        "due in “mail”, and no worker",
+        "due in “default”, and no worker",
+        "the oldest row has waited 30 minutes",
+    ):
         assert part in text, part
-    assert "waits for its turn" not in text
+    assert "workflow that can run" not in text
 
 
 def test_a_workflow_that_has_just_become_due_is_no_trouble(root: Client) -> None:
@@ -70,7 +74,7 @@ def test_a_workflow_that_has_just_become_due_is_no_trouble(root: Client) -> None
     factories.MessageFactory()
     factories.MessageFactory(visible_at=factories.now() + timedelta(minutes=5))
     factories.WorkflowFactory(wake_at=factories.now() + timedelta(minutes=5))
-    assert "All calm" in root.get(index()).text
+    assert "All clear" in root.get(index()).text
 
 
 def test_a_silent_worker_serves_nothing(root: Client) -> None:

@@ -58,7 +58,7 @@ def test_one_form_sent_twice_at_the_same_moment_is_one_redrive_and_one_already_d
     else:
         page, where = choose(client, "redrive", *([row] if way == "ticked" else [])), list_url()
     told = together(second_connection, barrier, 2, page, where)
-    done = [said for answers in told for said in answers if "was given back" in said]
+    done = [said for answers in told for said in answers if "was queued for retry" in said]
     already = [said for answers in told for said in answers if said.startswith("1 was already done.")]
     assert (len(done), len(already)) == (1, 1)
     assert StaffAction.objects.count() == 1
@@ -72,8 +72,8 @@ def test_one_form_for_many_sent_at_the_same_moment_begins_one_work(
     for _ in range(2):
         letter()
     told = together(second_connection, barrier, 3, choose(enter(), "redrive"), list_url())
-    assert sum("The work was handed to the workers." in answers[0] for answers in told) == 1
-    assert sum(answers[0].startswith("This was already done") for answers in told) == 2
+    assert sum("The job has been queued for the workers." in answers[0] for answers in told) == 1
+    assert sum(answers[0].startswith("Already done") for answers in told) == 2
     assert Workflow.objects.filter(type=change_dead_letters.name).count() == 1
 
 
@@ -105,7 +105,7 @@ def test_a_preview_that_fails_blocks_nothing(root: Client, error: Exception) -> 
         page = choose(root, "redrive")
     assert "could not be counted" in page.text
     (told,) = said(confirm(root, page))
-    assert told.startswith("1 dead letter was given back")
+    assert told.startswith("1 dead letter was queued for retry")
     assert status(row) == "pending"
 
 
@@ -131,7 +131,7 @@ def test_rows_that_can_not_be_read_are_told_and_the_form_stays(root: Client) -> 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    ("unknown", "text"), [(False, "nothing was changed"), (True, "it is not known whether the change was made")]
+    ("unknown", "text"), [(False, "nothing was changed"), (True, "the change may or may not have been made")]
 )
 def test_a_row_that_the_database_did_not_carry_out_is_told_with_what_is_known(
     root: Client, unknown: bool, text: str
@@ -163,7 +163,7 @@ def test_it_works_under_atomic_requests() -> None:
     client = enter()
     with mock.patch.dict(connection.settings_dict, {"ATOMIC_REQUESTS": True}):
         (told,) = said(confirm(client, choose(client, "redrive", row)))
-        assert told.startswith("1 dead letter was given back")
+        assert told.startswith("1 dead letter was queued for retry")
         client.post(reverse("admin:durable_workflow_terminate", args=[other.pk]), {"reason": "stuck"})
     other.refresh_from_db()
     assert (status(row), other.status) == ("pending", "cancelled")
@@ -175,7 +175,7 @@ def test_a_log_that_can_not_be_written_hides_no_outcome(root: Client) -> None:
     page = choose(root, "redrive", row)
     with mock.patch("django.contrib.admin.models.LogEntryManager.log_actions", side_effect=OperationalError("full")):
         (told,) = said(confirm(root, page))
-    assert told.startswith("1 dead letter was given back")
+    assert told.startswith("1 dead letter was queued for retry")
     assert StaffAction.objects.count() == 1
 
 

@@ -98,7 +98,7 @@ def test_what_can_not_be_noted_is_not_shown(staff: Staff, scene: Scene) -> None:
         for row in (scene.workflow, scene.row, scene.item, scene.letter, scene.message):
             text = client.get(page_of(row)).text
             assert "the secret" not in text
-            assert "that could not be done just now" in text
+            assert "the record could not be written" in text
         assert "the secret" not in client.get(event_of(scene.workflow, 1)).text
     assert "the secret" in client.get(page_of(scene.workflow)).text
 
@@ -119,5 +119,5 @@ def test_the_command_leaves_nothing_where_it_shows_none(scene: Scene, settings: 
 
 def test_views_are_found_in_the_list_and_not_among_what_was_done(root: Client, scene: Scene) -> None:
     root.get(page_of(scene.letter))
-    assert "Payload looked at" in root.get(list_of(StaffAction) + "?verb=view").text
-    assert "Payload looked at" not in root.get(page_of(scene.letter)).text
+    assert "Payload viewed" in root.get(list_of(StaffAction) + "?verb=view").text
+    assert "Payload viewed" not in root.get(page_of(scene.letter)).text

@@ -61,7 +61,7 @@ def test_terminate_ends_it_with_reason_and_actor(root: Client, workflow: Workflo
 
 
 def test_terminate_needs_a_reason(root: Client, workflow: Workflow) -> None:
-    assert "this needs a reason" in send(root, "terminate", workflow).text
+    assert "A reason is required" in send(root, "terminate", workflow).text
     workflow.refresh_from_db()
     assert workflow.status == "running"
 
@@ -69,8 +69,8 @@ def test_terminate_needs_a_reason(root: Client, workflow: Workflow) -> None:
 def test_pause_and_resume_with_typed_answers_when_it_is_so_already(root: Client, workflow: Workflow) -> None:
     assert told(root, "pause", workflow, reason="the bank is away").startswith("The workflow is paused.")
     assert (last_event(workflow).type, last_event(workflow).data["actor"]) == (EventType.WORKFLOW_PAUSED, "root")
-    assert told(root, "pause", workflow) == "Nothing was changed: It is paused already."
-    assert told(root, "resume", workflow) == "The workflow goes on."
+    assert told(root, "pause", workflow) == "Nothing was changed: It is already paused."
+    assert told(root, "resume", workflow) == "The workflow has been resumed."
     assert last_event(workflow).type == EventType.WORKFLOW_RESUMED
     assert told(root, "resume", workflow) == "Nothing was changed: It is not paused."
     assert Event.objects.filter(workflow_id=workflow.pk).count() == 3
@@ -79,7 +79,7 @@ def test_pause_and_resume_with_typed_answers_when_it_is_so_already(root: Client,
 def test_unblock(root: Client, workflow: Workflow) -> None:
     assert told(root, "unblock", workflow) == "Nothing was changed: the workflow is not blocked."
     Workflow.objects.update(blocked_reason="the code has changed")
-    assert told(root, "unblock", workflow, reason="deployed").startswith("The workflow's code tries again.")
+    assert told(root, "unblock", workflow, reason="deployed").startswith("The workflow tries again.")
     workflow.refresh_from_db()
     assert (workflow.blocked_reason, last_event(workflow).data["reason"]) == ("", "deployed")
 
@@ -95,8 +95,8 @@ def test_cancel_asks_the_workflow_once(root: Client, workflow: Workflow) -> None
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"status": "paused"}, "It is paused: that comes when somebody resumes it."),
-        ({"blocked_reason": "other code"}, "It is blocked: that comes once its code can go on."),
+        ({"status": "paused"}, "The workflow is paused, so this takes effect when it is resumed."),
+        ({"blocked_reason": "other code"}, "The workflow is blocked, so this takes effect when it is unblocked."),
     ],
     ids=["paused", "blocked"],
 )
@@ -113,7 +113,7 @@ def test_what_is_sent_to_a_workflow_that_does_not_turn_is_said_to_come_later(
 
 def test_cancel_of_what_is_over_says_so(root: Client) -> None:
     ended = factories.WorkflowFactory(status="completed")
-    assert told(root, "cancel", ended) == "It was already over (completed), so there was nothing to cancel."
+    assert told(root, "cancel", ended) == "It had already ended (completed), so there was nothing to cancel."
 
 
 def test_cancel_of_a_single_activity_that_nobody_has_is_done_at_once(root: Client, workflow: Workflow) -> None:
@@ -131,23 +131,23 @@ def test_cancel_of_a_single_activity_that_runs_promises_what_its_handler_can_see
     assert "Cancel the activity" in page
     assert "Which activity" in page
     assert "Which workflow" not in page
-    assert "A handler that runs is told" in page
-    assert "clean up before it ends" not in page
+    assert "If its handler is running" in page
+    assert "clean up first" not in page
     assert told(root, "cancel", workflow) == (
-        "The activity was asked to stop. Its handler sees that when it looks next, or goes on to its end."
+        "The activity was asked to stop. Its handler sees this when it next checks, or runs to its end."
     )
 
 
 def test_a_signal_carries_json(root: Client, workflow: Workflow) -> None:
     text = told(root, "signal", workflow, signal="approval", payload='{"ok": true}')
-    assert text == "The signal “approval” was accepted. The workflow takes it at its next step."
+    assert text == "The signal “approval” was accepted. The workflow reads it at its next step."
     sent = json.loads(Message.objects.get().payload)
     assert (sent["name"], json.loads(sent["payload"])) == ("approval", {"ok": True})
 
 
 @pytest.mark.parametrize(
     ("form", "problem"),
-    [({}, "give the signal&#x27;s name"), ({"signal": "a", "payload": "{no"}, "has to be JSON"),
+    [({}, "Enter the name of the signal"), ({"signal": "a", "payload": "{no"}, "is not valid JSON"),
      ({"signal": "x" * 300}, "signal name"), ({"signal": "a", "payload": '"\\u0000"'}, "payload")],
 )  # fmt: skip
 def test_a_signal_that_can_not_be_sent_is_asked_for_again(
@@ -162,7 +162,7 @@ def test_a_signal_that_can_not_be_sent_is_asked_for_again(
 @pytest.mark.parametrize(
     ("limit", "problem"),
     [
-        ("MAX_UNREAD_SIGNALS", "1 signals wait to be read already"),
+        ("MAX_UNREAD_SIGNALS", "1 are already waiting to be read"),
         ("MAX_HISTORY_EVENTS", "has no room for more signals"),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_form_that_is_sent_twice_is_done_once(root: Client, workflow: Workflow
     form = {"request_id": page.context["request_id"], "signal": "approval"}
     send(root, "signal", workflow, **form)
     Message.objects.all().delete()
-    assert told(root, "signal", workflow, **form) == "This was already done: the same form was sent before."
+    assert told(root, "signal", workflow, **form) == "Already done: this form was submitted before."
     assert not Message.objects.exists()
     assert LogEntry.objects.count() == 1
 

@@ -23,7 +23,7 @@ REQUIRED = os.environ.get("DURABLE_BROWSER") == "required"
 PATIENCE = 20
 """Seconds until an element that does not come fails the test."""
 
-INDEX = ("Durable execution administration", "What needs somebody now")
+INDEX = ("Durable execution administration", "Needs attention")
 """What the app's own index shows."""
 
 LOADS = 5

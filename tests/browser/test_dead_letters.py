@@ -32,16 +32,16 @@ def test_from_the_index_to_a_redrive_and_its_message(person: Enter) -> None:
     anna.tick(row.pk)
     anna.sees("1 of 1 selected")
     anna.choose("action", "Redrive")
-    anna.press("For the ticked ones")
-    anna.sees("will be given back to the workers")
+    anna.press("Apply to selected")
+    anna.sees("will be queued for retry")
     assert status(row) == "dead"
     anna.fill("reason", "the bank is back")
     anna.press("Redrive")
-    anna.sees("1 dead letter was given back and waits for a worker.")
+    anna.sees("1 dead letter was queued for retry.")
     assert (status(row), status(other)) == ("pending", "dead")
     assert (StaffAction.objects.get().actor_text, StaffAction.objects.get().reason) == ("anna", "the bank is back")
     anna.follow(f"#{row.pk}")
-    anna.sees("It has been given back already and waits for a worker.")
+    anna.sees("It has already been redriven and waits for a worker.")
     anna.sees("the bank is back")
 
 
@@ -49,7 +49,7 @@ def test_a_refusal_is_explained_and_force_passes_it_with_a_reason(person: Enter)
     row = letter(failure_delivered=True)
     anna = person(*ALL)
     anna.go(f"/admin/durable/deadletter/{row.pk}/change/")
-    anna.sees("The workflow was told that this activity failed, and has acted on it.")
+    anna.sees("The workflow has moved on that this activity failed, and has acted on it.")
     assert not anna.offers("Redrive")
     anna.follow("Force redrive")
     complete = "return document.querySelector('form.durable-form').checkValidity()"
@@ -57,7 +57,7 @@ def test_a_refusal_is_explained_and_force_passes_it_with_a_reason(person: Enter)
     anna.fill("reason", "the courier lost it")
     assert anna.driver.execute_script(complete)
     anna.press("Force redrive")
-    anna.sees("It was judged: the workflow has gone on")
+    anna.sees("Its workflow has moved on")
     assert status(row) == "pending"
 
 
@@ -67,11 +67,11 @@ def test_what_changed_since_the_preview_is_refused_and_named(person: Enter) -> N
     row = letter()
     anna = person(*ALL)
     anna.go(f"/admin/durable/deadletter/{row.pk}/redrive/")
-    anna.sees("will be given back to the workers")
+    anna.sees("will be queued for retry")
     redrive(row.workflow_id, row.ordinal, actor="somebody else")
     anna.press("Redrive")
-    anna.sees("1 was refused. It has been given back already and waits for a worker.")
-    anna.sees("1 changed between the preview and your answer:")
+    anna.sees("1 was refused. It has already been redriven and waits for a worker.")
+    anna.sees("1 changed between the preview and the confirmation:")
 
 
 def test_a_discard_asks_what_becomes_of_the_workflow(person: Enter) -> None:
@@ -91,10 +91,10 @@ def test_the_back_button_leads_to_a_page_that_says_how_it_stands_now(person: Ent
     anna = person(*ALL)
     anna.go(f"/admin/durable/deadletter/{row.pk}/redrive/")
     anna.press("Redrive")
-    anna.sees("1 dead letter was given back")
+    anna.sees("1 dead letter was queued for retry")
     anna.driver.back()
-    anna.sees("Not a dead letter any more")
-    anna.sees("It would not go, so there is nothing to confirm.")
+    anna.sees("No longer a dead letter")
+    anna.sees("It would be refused, so there is nothing to confirm.")
     assert StaffAction.objects.count() == 1
 
 
@@ -106,9 +106,9 @@ def test_a_double_click_does_it_once(person: Enter) -> None:
         "const form = document.querySelector('form.durable-form');"
         "fetch('', {method: 'POST', body: new FormData(form)}); form.requestSubmit();"
     )
-    anna.sees("1 was already done.", "1 dead letter was given back")
+    anna.sees("1 was already done.", "1 dead letter was queued for retry")
     anna.go(f"/admin/durable/deadletter/{row.pk}/change/")
-    anna.sees("It has been given back already and waits for a worker.")
+    anna.sees("It has already been redriven and waits for a worker.")
     assert StaffAction.objects.count() == 1
 
 
@@ -121,16 +121,16 @@ def test_all_that_match_are_done_in_the_background_with_progress(
     anna = person(*ALL)
     anna.go("/admin/durable/deadletter/?cause=worker_died")
     anna.choose("action", "Redrive")
-    anna.press("For all that match")
-    anna.sees("the workers do this in the background")
+    anna.press("Apply to all that match")
+    anna.sees("this becomes a background job")
     anna.press("Redrive (4)")
-    anna.sees("The work was handed to the workers.")
+    anna.sees("The job has been queued for the workers.")
     anna.sees("No worker serves the queue “durable”, so nothing happens now.")
     drain(until=timedelta(minutes=10))
     anna.go("/admin/durable/deadletter/bulk/")
     anna.follow("Redrive: all that match")
-    anna.sees("It is done.")
-    anna.sees("Given back to the workers")
+    anna.sees("Finished.")
+    anna.sees("Queued for retry")
     assert {status(row) for row in rows} == {"pending"}
 
 
@@ -139,10 +139,10 @@ def test_somebody_without_the_permission_can_look_and_do_nothing(person: Enter) 
     anna = person()
     anna.follow("Decide")
     anna.sees("shop.charge")
-    assert not anna.offers("For the ticked ones")
+    assert not anna.offers("Apply to selected")
     assert not anna.driver.find_elements("css selector", "input[type=checkbox]")
     anna.follow(f"#{row.pk} ")
-    anna.sees("Nobody will try this again by itself")
+    anna.sees("This will not be retried until someone acts")
     assert not any(anna.offers(name) for name in ("Redrive", "Force redrive", "Discard"))
     for action in ("redrive", "force_redrive", "discard"):
         anna.go(f"/admin/durable/deadletter/{row.pk}/{action}/")
@@ -155,7 +155,7 @@ def test_a_redriver_is_offered_a_redrive_and_nothing_else(person: Enter) -> None
     anna = person("redrive_deadletter")
     anna.follow("Decide")
     anna.follow(f"#{row.pk} ")
-    anna.sees("Nobody will try this again by itself")
+    anna.sees("This will not be retried until someone acts")
     assert [anna.offers(name) for name in ("Redrive", "Force redrive", "Discard")] == [True, False, False]
 
 
@@ -168,7 +168,7 @@ def test_a_workflow_is_paused_and_resumed_by_its_buttons(person: Enter) -> None:
     anna.sees("The workflow is paused.")
     anna.follow("Resume")
     anna.press("Resume the workflow")
-    anna.sees("The workflow goes on.")
+    anna.sees("The workflow has been resumed.")
     assert not anna.offers("Terminate")
 
 

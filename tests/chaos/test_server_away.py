@@ -47,7 +47,7 @@ def test_a_worker_that_starts_without_a_server_waits_red_and_takes_up_work_when_
     worker = site.fleet.hire("--health", f"127.0.0.1:{port}")
     try:
         until(lambda: health_of(port)[0] == 503, within=180, stuck=site.fleet.tails)
-        until(lambda: "can not reach the store" in health_of(port)[1], within=180, stuck=site.fleet.tails)
+        until(lambda: "cannot reach the database" in health_of(port)[1], within=180, stuck=site.fleet.tails)
         assert worker.process.poll() is None
     finally:
         site.server.start_again()

@@ -90,7 +90,7 @@ def test_each_changed_character_is_noticed():
 
 
 def test_an_id_that_was_given_to_another_key_is_refused():
-    with pytest.raises(PayloadMoved, match="two keys bear one id"):
+    with pytest.raises(PayloadMoved, match="two keys have the same id"):
         codec(old=NEW).unwrap(codec(old=OLD).wrap("1", HERE), HERE)
 
 
@@ -116,7 +116,7 @@ def test_reporters_that_print_variables_print_no_key():
 
 def test_a_key_that_is_not_here_is_named_with_the_cure():
     stored = codec(old=OLD).wrap("1", HERE)
-    with pytest.raises(EncryptionKeyUnknown, match="under the key 'old', and the keys here are new") as raised:
+    with pytest.raises(EncryptionKeyUnknown, match="with the key 'old', and the keys here are new") as raised:
         codec(new=NEW).decode(stored, path="value", birthplace=HERE)
     assert isinstance(raised.value, PayloadError)
     assert raised.value.key_id == "old"

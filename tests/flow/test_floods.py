@@ -57,7 +57,7 @@ def test_a_signal_beyond_the_number_that_may_wait_is_refused(driver: Driver, set
     settings.DURABLE = {"MAX_UNREAD_SIGNALS": 3}
     workflow_id = driver.start(cases.signalled)
     send(workflow_id, 3)
-    with pytest.raises(MailboxFull, match=r"3 signals of \d+ bytes wait to be read") as caught:
+    with pytest.raises(MailboxFull, match=r"3 signals of \d+ bytes are waiting to be read") as caught:
         send(workflow_id, 1)
     assert (caught.value.workflow_id, caught.value.signals) == (workflow_id, 3)
     assert Message.objects.filter(kind="signal").count() == 3

@@ -59,6 +59,7 @@ MAY_SAY_LEASE = {
         "test_taking.py test_taking_in_doubt.py test_time.py"
     ),
     "tests/host": "settings.py",
+    "tests/house": "test_english.py",
     "tests/machine": "conftest.py stage.py working.py",
     "tests/machine/promises": "deliveries.py",
     "tests/management": "test_dead_letters_many.py test_durable.py",

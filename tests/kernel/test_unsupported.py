@@ -54,7 +54,7 @@ def test_call_to_the_outside_is_refused_with_the_cure(call: Callable[[], Any]) -
         return "accepted"
 
     text = play(flow).result
-    assert "can not be used inside workflow code" in text
+    assert "cannot be used inside workflow code" in text
     assert any(cure in text for cure in ("activity", "engine", "replay", "signal"))
 
 
@@ -128,7 +128,7 @@ def test_result_from_another_thread_is_refused() -> None:
 
     first, second = play(flow).result
     assert "another thread" in first
-    assert "works inside a running workflow only" in second
+    assert "works only inside a running workflow" in second
 
 
 def test_call_soon_threadsafe_of_the_own_thread_is_call_soon() -> None:

@@ -174,7 +174,7 @@ def test_a_signal_for_which_there_is_no_room_is_refused(shop: dict[str, Any], se
     settings.DURABLE = {"MAX_UNREAD_SIGNALS": 1}
     ran = Ran("signal", str(workflow.pk), "approval")
     assert (ran.code, Message.objects.filter(kind="signal").count()) == (1, 1)
-    assert "takes no signal now: 1 signals" in ran.said
+    assert "accepts no signals now: 1 signals" in ran.said
 
 
 def test_cancel_says_what_it_did_and_refuses_what_is_over(shop: dict[str, Any]) -> None:
@@ -186,19 +186,19 @@ def test_cancel_says_what_it_did_and_refuses_what_is_over(shop: dict[str, Any]) 
     assert (told["reason"], told["actor"]) == ("customer called", "anna")
     Ran("terminate", str(workflow.pk), "--reason", "stuck")
     over = Ran("cancel", str(workflow.pk))
-    assert (over.code, over.out.strip()) == (1, "Already over: it is cancelled.")
+    assert (over.code, over.out.strip()) == (1, "Already ended: it is cancelled.")
 
 
 def test_cancel_of_a_single_activity_says_what_is_true_of_one(shop: dict[str, Any]) -> None:
     waits = factories.OutboxRowFactory(workflow__single=True)
     factories.history_of(waits.workflow, length=1)
     done = Ran("cancel", str(waits.workflow_id))
-    assert (done.code, done.out.strip()) == (0, "Cancelled: it had not begun, and will not.")
+    assert (done.code, done.out.strip()) == (0, "Cancelled: it had not started, and will not start.")
     runs = factories.WorkItemFactory(outbox_row__workflow__single=True)
     factories.history_of(runs.workflow, length=1)
     asked = Ran("cancel", str(runs.workflow_id))
     assert asked.code == 0
-    assert asked.out.startswith("Asked: the handler that runs sees it when it looks next")
+    assert asked.out.startswith("Requested: the running handler sees it when it next checks")
 
 
 def test_terminate_ends_a_workflow_with_reason_and_actor_once(shop: dict[str, Any]) -> None:
@@ -284,7 +284,7 @@ def test_show_tells_what_an_ended_workflow_was_sent_and_has_not_read(shop: dict[
     assert (unread["kind"], unread["data"]["name"]) == ("signal", "news")
     Message.objects.filter(pk=unread["message"]).update(payload="{no\x1b[31m")
     text = Ran("show", str(handle.pk)).out
-    assert "Unread for good" in text
+    assert "Never read" in text
     assert "\x1b" not in text
     assert Ran("show", str(handle.pk), "--json").data["unread"][0]["data"] == "{no\x1b[31m"
 

@@ -17,8 +17,8 @@ __all__ = ["shop"]
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"status": "paused"}, " It is paused: that comes after `durable resume`."),
-        ({"blocked_reason": "other code"}, " It is blocked: that comes once its code can go on."),
+        ({"status": "paused"}, " It is paused, so this takes effect after `durable resume`."),
+        ({"blocked_reason": "other code"}, " It is blocked, so this takes effect when it is unblocked."),
         ({}, ""),
     ],
     ids=["paused", "blocked", "running"],
@@ -31,7 +31,7 @@ def test_what_is_sent_to_a_workflow_that_does_not_turn_is_said_to_come_later(
     arguments = [verb, str(workflow.pk), *(["approval"] if verb == "signal" else [])]
     ran = Ran(*arguments)
     assert ran.code == 0
-    first = "Asked: the workflow sees it at its next turn, and may clean up first."
+    first = "Requested: the workflow sees it at its next turn, and may clean up first."
     if verb == "signal":
         first = "The signal approval was accepted; the workflow takes it at its next turn."
     assert ran.out.strip() == first + told

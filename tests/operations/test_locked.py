@@ -97,7 +97,7 @@ def test_a_verb_on_what_somebody_has_locked_says_so_and_changes_nothing(
         True,
         False,
     )
-    assert "Somebody else has locked this" in str(refused.value)
+    assert "Another session has locked this" in str(refused.value)
     assert isinstance(refused.value.cause, OperationalError)
     assert everything() == before
     VERBS[name](workflow.pk)
@@ -156,7 +156,7 @@ def test_the_command_says_it_in_one_line_and_as_data(workflow: Workflow, name: s
     with locked_elsewhere("durable_workflow", "id", workflow.pk), pytest.raises(CommandError) as refused:
         call_command("durable", name, *words.get(name, [str(workflow.pk)]), "--json", stdout=out)
     assert refused.value.returncode == 3
-    assert str(refused.value).startswith("Somebody else has locked this")
+    assert str(refused.value).startswith("Another session has locked this")
     assert str(refused.value).endswith("[store_unavailable]")
     assert json.loads(out.getvalue())["error"]["code"] == "store_unavailable"
 
@@ -172,7 +172,7 @@ def test_the_admin_says_it_on_the_form_which_can_be_sent_again(
     with locked_elsewhere("durable_workflow", "id", workflow.pk):
         answer = admin_client.post(address, form)
     assert answer.status_code == 200
-    assert "Somebody else has this open in the database right now, so nothing was changed." in answer.text
+    assert "Another database session has locked this, so nothing was changed." in answer.text
     assert form["request_id"] in answer.text
     assert admin_client.post(address, form).status_code == 302
 
@@ -186,7 +186,7 @@ def test_the_admin_says_it_of_dead_letters(admin_client: Client) -> None:
     from durable.admin.words import refusals
 
     [refused] = [outcome for outcome in outcomes if isinstance(outcome, StoreUnavailable)]
-    assert refusals.of(refused).short == "Locked by somebody else"
+    assert refusals.of(refused).short == "Locked by another session"
 
 
 def test_a_lock_met_after_a_commit_in_doubt_leaves_the_outcome_unknown(

@@ -176,8 +176,8 @@ def test_the_page_and_the_list_of_staff_take_as_many_queries_for_many_orders_as_
 
 def test_staff_see_at_the_order_what_waits_for_them(admin_client: Client, held: Order, judged: Order) -> None:
     listed = admin_client.get(reverse("admin:shop_order_changelist")).content.decode()
-    assert "payment held: waits for you" in listed
-    assert "receipt failed; the order went on" in listed
+    assert "payment failed; the order is waiting" in listed
+    assert "receipt failed; the order has moved on" in listed
     (letter,) = list_dead_letters(workflow_of(held))
     page = admin_client.get(reverse("admin:shop_order_change", args=[held.pk])).content.decode()
     assert reverse("admin:durable_deadletter_change", args=[letter.pk]) in page
@@ -254,7 +254,7 @@ def test_the_acts_print_each_refusal_as_staff_would_read_it(desk: AtTheDesk, tol
     desk.a_receipt_that_is_forced()
     said = "\n".join(told)
     assert "history_records_outcome\n        The workflow has already recorded how this activity ended" in said
-    assert "not_dead_lettered\n        It has run to its end meanwhile" in said
+    assert "not_dead_lettered\n        It has finished in the meantime" in said
     assert "row_not_found\n        It is not part of the workflow's current run" in said
     assert "workflow_terminal\n        This workflow has already completed" in said
 

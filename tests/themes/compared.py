@@ -53,7 +53,7 @@ def test_the_frame_and_the_way_to_the_page(person: Callable[..., Person], chromi
         anna.go(f"/admin/auth/group/{group.pk}/change/")
         stock = [chromium.execute_script(script) for script in (FRAME, CRUMBS, HEIGHT)]
         anna.go(f"/admin/durable/deadletter/{row.pk}/change/")
-        anna.sees("Nobody will try this again by itself")
+        anna.sees("This will not be retried until someone acts")
         ours = [chromium.execute_script(script) for script in (FRAME, CRUMBS, HEIGHT)]
         assert set(ours[0]) >= {name for name in stock[0] if name and name not in OF_FORMS}, width
         assert ours[1] == stock[1], width

@@ -56,12 +56,12 @@ def test_from_the_list_to_a_redrive_and_its_message(person: Enter, chromium: Any
     anna.tick(row.pk)
     anna.sees("1 of 1 selected")
     anna.choose_by_name("select[name=action]", "Redrive")
-    anna.press("For the ticked ones")
-    anna.sees("will be given back to the workers")
+    anna.press("Apply to selected")
+    anna.sees("will be queued for retry")
     assert status(row) == "dead"
     anna.fill("reason", "the bank is back")
     anna.press("Redrive")
-    anna.sees("1 dead letter was given back and waits for a worker.")
+    anna.sees("1 dead letter was queued for retry.")
     assert (status(row), status(other)) == ("pending", "dead")
     assert complaints(chromium) == []
 
@@ -71,7 +71,7 @@ def test_all_that_match_are_meant_by_the_other_button(person: Enter) -> None:  #
     anna = person(*ALL)
     anna.go("/admin/durable/deadletter/?cause=worker_died")
     anna.choose_by_name("select[name=action]", "Discard")
-    anna.press("For all that match")
+    anna.press("Apply to all that match")
     anna.sees("will be closed")
     anna.fill("reason", "paid by hand")
     anna.press("Discard (3)")
@@ -106,12 +106,12 @@ def test_a_refusal_and_a_form_that_is_not_complete(person: Enter) -> None:  # no
     row = letter(failure_delivered=True)
     anna = person(*ALL)
     anna.go(f"/admin/durable/deadletter/{row.pk}/change/")
-    anna.sees("The workflow was told that this activity failed, and has acted on it.")
+    anna.sees("The workflow has moved on that this activity failed, and has acted on it.")
     assert not anna.offers("Redrive")
     anna.follow("Force redrive")
     anna.fill("reason", "the courier lost it")
     anna.press("Force redrive")
-    anna.sees("It was judged: the workflow has gone on")
+    anna.sees("Its workflow has moved on")
     assert status(row) == "pending"
 
 

@@ -101,9 +101,9 @@ def test_pages_past_the_first_are_reached_and_left(root: Client) -> None:  # noq
 def test_what_was_chosen_is_asked_done_and_told(root: Client) -> None:  # noqa: F811
     row, other = letter(), letter()
     page = choose(root, "redrive", row)
-    assert "will be given back to the workers" in page.text
+    assert "will be queued for retry" in page.text
     done = confirm(root, page)
-    assert "1 dead letter was given back and waits for a worker." in done.text
+    assert "1 dead letter was queued for retry." in done.text
     assert (status(row), status(other)) == ("pending", "dead")
 
 

@@ -213,7 +213,7 @@ def test_without_descriptors_the_spare_one_serves_and_then_the_oldest_caller_mak
     monkeypatch.setattr(port.socket, "_spare", None)
     monkeypatch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(none()))
     refuse(port, monkeypatch, none())
-    assert port.reply(port.call(ASKED)) == (503, f"no descriptors left: {os.strerror(number)}\n")
+    assert port.reply(port.call(ASKED)) == (503, f"no file descriptors left: {os.strerror(number)}\n")
     assert said_to(idle) == b""
     refuse(port, monkeypatch, none())
     later = port.call(ASKED)

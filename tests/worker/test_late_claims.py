@@ -71,7 +71,7 @@ def test_a_claim_that_does_not_come_to_its_end_is_said_and_makes_the_exit_code_3
         worker.stop()
         assert future.result(PATIENCE) is Exit.STORE
         gate.open()
-    assert "a claim had not come to its end" in caplog.text
+    assert "a claim had not finished" in caplog.text
     until(lambda: not WorkItem.objects.exists())
     assert plant.labels() == []
 

@@ -255,7 +255,7 @@ def test_a_channel_that_does_not_carry_its_own_word_is_lost(
     assert one.step() == 0.0
     assert one.step() > 0.0
     assert one.wakes_by is WakesBy.LOST
-    assert "does not carry this worker's own word" in caplog.text
+    assert "own NOTIFY did not come back" in caplog.text
 
 
 def test_an_idle_worker_is_woken_across_processes(

@@ -72,7 +72,7 @@ def test_without_descriptors_the_probe_is_red_and_says_so_and_later_all_goes_on(
     def is_red_for_that() -> bool:
         descriptors.none()  # what was being answered a moment ago may have left a free one
         code, said = answer_of(port) or (0, "")
-        return code == 503 and "no descriptors left" in said
+        return code == 503 and "no file descriptors left" in said
 
     for _ in range(3):
         until(is_red_for_that)

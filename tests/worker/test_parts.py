@@ -233,7 +233,7 @@ def test_what_is_no_address_is_refused_by_name(text: str) -> None:
 
 def test_a_port_that_is_taken_is_said() -> None:
     first = HealthSocket("127.0.0.1", 0)
-    with pytest.raises(ConfigurationError, match="can not listen"):
+    with pytest.raises(ConfigurationError, match="cannot listen"):
         HealthSocket("127.0.0.1", first.port)
     first.close()
 

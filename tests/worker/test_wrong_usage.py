@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE
 WRONG = [
     (["--concurrency", "0"], "--concurrency is 0"),
     (["--processes", "-1"], "--processes is -1"),
-    (["--health", "nowhere"], "no ADDRESS:PORT"),
+    (["--health", "nowhere"], "not ADDRESS:PORT"),
     (["--queue", ""], "--queue '': it is empty"),
     (["--queue", "q" * 101], "101 characters are more than the limit of 100"),
     (["--name", "w" * 181], "181 characters are more than the limit of 180"),

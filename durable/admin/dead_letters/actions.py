@@ -53,10 +53,10 @@ ACTIONS: Mapping[str, Action] = {
             label=gettext_lazy("Redrive"),
             title=gettext_lazy("Redrive dead letters"),
             explained=gettext_lazy(
-                "Each goes back to the workers, who run it again with a full number of attempts. Only those whose "
-                "workflow still waits for them are given back."
+                "Each selected activity is queued and runs again with a full set of attempts. Only those whose "
+                "workflow is still waiting are redriven."
             ),
-            goes=gettext_lazy("will be given back to the workers"),
+            goes=gettext_lazy("will be queued for retry"),
             reason="optional",
         ),
         Action(
@@ -64,12 +64,12 @@ ACTIONS: Mapping[str, Action] = {
             verb=BulkVerb.FORCE,
             permission=BulkVerb.FORCE.permission,
             label=gettext_lazy("Force redrive"),
-            title=gettext_lazy("Redrive dead letters by force"),
+            title=gettext_lazy("Force redrive of dead letters"),
             explained=gettext_lazy(
-                "Those go back, too, whose workflow has been told of the failure and has gone on. They do their work "
-                "again, and what they return is dropped: be sure that doing it twice does no harm."
+                "This also redrives activities whose workflow has moved on after the failure. They run again, "
+                "and their results are dropped: make sure that running them twice does no harm."
             ),
-            goes=gettext_lazy("will be given back to the workers"),
+            goes=gettext_lazy("will be queued for retry"),
             reason="required",
         ),
         Action(
@@ -79,7 +79,7 @@ ACTIONS: Mapping[str, Action] = {
             label=gettext_lazy("Discard"),
             title=gettext_lazy("Discard dead letters"),
             explained=gettext_lazy(
-                "Each is closed for good and will not run again. Its errors and its history stay readable."
+                "Each is closed for good and will not run again. Its errors and its history remain readable."
             ),
             goes=gettext_lazy("will be closed"),
             reason="required",

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from durable.admin.lists.room import Room
 
 _STOPPED: dict[str, Any] = {
-    Stopped.ACTOR_GONE: gettext_lazy("the person who asked for it is not there any more."),
-    Stopped.ACTOR_INACTIVE: gettext_lazy("the person who asked for it is not an active member of staff any more."),
-    Stopped.PERMISSION_LOST: gettext_lazy("the person who asked for it may not do this any more."),
-    Stopped.SCOPE_FAILED: gettext_lazy("the rule that says who may see what (ADMIN_SCOPE) has failed."),
+    Stopped.ACTOR_GONE: gettext_lazy("the user who asked for it no longer exists."),
+    Stopped.ACTOR_INACTIVE: gettext_lazy("the user who asked for it is no longer an active member of staff."),
+    Stopped.PERMISSION_LOST: gettext_lazy("the user who asked for it no longer has the permission."),
+    Stopped.SCOPE_FAILED: gettext_lazy("the function that limits what users see (ADMIN_SCOPE) failed."),
 }
 LISTED = 50
 _LOOKED_AT = 50
@@ -119,7 +119,7 @@ def _line(
     keys = [] if progress is None else progress.examples.get(code, [])
     links = format_html_join(", ", "{}", ((room.link(DeadLetter, key, f"#{key}"),) for key in keys))
     if job is not None and code == job.verb.done:
-        did = _("Discarded") if job.verb is BulkVerb.DISCARD else _("Given back to the workers")
+        did = _("Discarded") if job.verb is BulkVerb.DISCARD else _("Queued for retry")
         return {"count": wording.number(count), "short": did, "why": "", "next": "", "links": links, "tone": "good"}
     words = refusals.of_code(code)
     return {
@@ -140,7 +140,7 @@ def _ordered(job: BulkJob | None, counts: Mapping[str, int]) -> list[tuple[str, 
 
 def _label(job: BulkJob | None) -> str:
     if job is None:
-        return _("Work on dead letters")
+        return _("Background job")
     action = next(action for action in ACTIONS.values() if action.verb is job.verb)
     return _("%(action)s: all that match") % {"action": action.label}
 

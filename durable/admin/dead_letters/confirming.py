@@ -66,16 +66,17 @@ def ask(
         return _page(request, room, asked, back, problem=problem_text)
     except NotConfirmed:
         text = _(
-            "The database did not answer: the work may or may not have begun. Send this again: it begins only once."
+            "The database did not answer, so the job may or may not have started. Submit the form again: the job "
+            "starts only once."
         )
         return _page(request, room, asked, back, problem=text)
     if handed is None:
         return HttpResponseRedirect(back)
     progress = room.progress_address(handed.workflow_id)
     if handed.how == "before":
-        messages.info(request, _("This was already done: the same form has begun this work before."))
+        messages.info(request, _("Already done: this form has started the job before."))
     else:
-        messages.success(request, _("The work was handed to the workers. This page shows how far it is."))
+        messages.success(request, _("The job has been queued for the workers. This page shows its progress."))
     return HttpResponseRedirect(progress)
 
 
@@ -89,7 +90,7 @@ def _read(request: HttpRequest, action: Action, keys: Sequence[int] | None) -> A
     except ValueError:
         request_id = uuid.uuid4()
     if keys is not None and len(keys) > MOST_KEYS:
-        raise BadRequest("More rows than a page has.")
+        raise BadRequest("More rows than fit on a page.")
     could_go = _keys(sent.get("could_go", "").split(",")) if "could_go" in sent else None
     previewed = sent.get("previewed", "")
     return Asked(
@@ -136,15 +137,15 @@ def _moment(text: str | None) -> datetime | None:
 def _problem(asked: Asked) -> str:
     """What is wrong with a form that was sent, or an empty text."""
     if asked.action.reason == "required" and not asked.reason:
-        return _("Please say why: this needs a reason, which is kept with it.")
+        return _("A reason is required. It is kept with the record.")
     if len(asked.reason) > LONGEST_REASON:
-        return _("The reason is too long: %(most)s characters are the most.") % {"most": wording.number(LONGEST_REASON)}
+        return _("The reason is too long. The limit is %(most)s characters.") % {"most": wording.number(LONGEST_REASON)}
     if asked.action.verb is BulkVerb.DISCARD and asked.then not in THENS:
-        return _("Please choose what is to become of the workflows that still wait.")
+        return _("Choose what happens to the workflows that are waiting.")
     try:
         reasons.check(asked.reason)
     except OptionInvalid:
-        return _("The reason holds characters that can not be stored.")
+        return _("The reason contains characters that cannot be stored.")
     return ""
 
 

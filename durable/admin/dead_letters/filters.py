@@ -61,7 +61,7 @@ def _workflow(value: str, at: datetime) -> Narrowed:
 def _text(name: str) -> Callable[[str, datetime], Narrowed]:
     def narrow(value: str, at: datetime) -> Narrowed:
         if "\x00" in value:
-            raise ValueError(f"{name} can not hold NUL")
+            raise ValueError(f"{name} cannot contain NUL")
         return {name: value}
 
     return narrow
@@ -70,7 +70,7 @@ def _text(name: str) -> Callable[[str, datetime], Narrowed]:
 def _one_of(name: str, *known: str) -> Callable[[str, datetime], Narrowed]:
     def narrow(value: str, at: datetime) -> Narrowed:
         if value not in known:
-            raise ValueError(f"{name} can not be {value!r}")
+            raise ValueError(f"{name} cannot be {value!r}")
         return {name: value}
 
     return narrow
@@ -100,7 +100,7 @@ def _age(after: str, before: str) -> Callable[[str, datetime], Narrowed]:
 def _searched(term: str, scope: Scope) -> Narrowed:
     """A term as one workflow: by its id, by a dispatch key, or by its business key (the newest that has it)."""
     if "\x00" in term:
-        raise ValueError("a search can not hold NUL")
+        raise ValueError("a search cannot contain NUL")
     keys, term = spellings(term), term.strip()
     if not term:
         return {}
@@ -159,7 +159,7 @@ def _narrowed(name: str, value: str, at: datetime, scope: Scope) -> Narrowed:
     try:
         return _searched(value, scope) if name == SEARCH_VAR else _NARROWERS[name](value, at)
     except (ValueError, KeyError) as error:
-        raise IncorrectLookupParameters(f"{name} can not be {value!r}") from error
+        raise IncorrectLookupParameters(f"{name} cannot be {value!r}") from error
 
 
 def searched(queryset: QuerySet[Any], term: str, scope: Scope) -> QuerySet[Any]:
@@ -179,20 +179,20 @@ def in_words(wanted: DeadLetterFilter) -> list[str]:
     for value, text in (
         (wanted.workflow_type, _("of workflows of type “%(value)s”")),
         (wanted.activity, _("of the activity “%(value)s”")),
-        (None if wanted.cause is None else wording.cause(wanted.cause), _("because: %(value)s")),
+        (None if wanted.cause is None else wording.cause(wanted.cause), _("cause: %(value)s")),
         (wanted.error_group, _("with errors of the group %(value)s")),
         (wanted.queue, _("in the queue “%(value)s”")),
         (_span(wanted.attempts_from, wanted.attempts_to), _("attempts made: %(value)s")),
         (_span(wanted.deliveries_from, wanted.deliveries_to), _("deliveries: %(value)s")),
-        (_at(wanted.failed_after), _("dead since %(value)s or later")),
-        (_at(wanted.failed_before), _("dead before %(value)s")),
+        (_at(wanted.failed_after), _("dead letter since %(value)s or later")),
+        (_at(wanted.failed_before), _("dead letter before %(value)s")),
         (_at(wanted.first_failed_after), _("first failed at %(value)s or later")),
         (_at(wanted.first_failed_before), _("first failed before %(value)s")),
     ):
         if value:
             words.append(text % {"value": wording.shortened(str(value), 1_000)})
     if wanted.judged is not None:
-        words.append(_("judged") if wanted.judged == "judged" else _("not judged"))
+        words.append(_("workflow moved on") if wanted.judged == "judged" else _("workflow waiting"))
     if wanted.redriven is not None:
         words.append(_("redriven before") if wanted.redriven == "again" else _("never redriven"))
     return words
@@ -267,9 +267,9 @@ FILTERS = [
         lambda request: [(cause.value, wording.cause(cause)) for cause in OF_DEAD_LETTERS],
     ),
     _choices(
-        gettext_lazy("judged or not"),
+        gettext_lazy("waiting or moved on"),
         "judged",
-        lambda request: [("held", _("Not judged: it still waits")), ("judged", _("Judged"))],
+        lambda request: [("held", _("Waiting")), ("judged", _("Moved on"))],
     ),
     _choices(gettext_lazy("activity"), "activity", lambda request: _names(_sampled(request)[0])),
     _choices(gettext_lazy("workflow type"), "type", lambda request: _names(known_types(scope_of(request))[:_OFFERED])),

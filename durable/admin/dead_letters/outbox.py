@@ -31,7 +31,7 @@ _OPTIONS_SHOWN = 2_000
 _DISPATCH_KEY = re.compile(r"(?P<workflow>[0-9a-fA-F-]{32,36}):(?P<run>\d{1,9}):(?P<ordinal>\d{1,9})", re.ASCII)
 
 _STATES: dict[str, tuple[Any, list[str]]] = {
-    "waiting": (gettext_lazy("Waiting"), [OutboxStatus.PENDING.value]),
+    "waiting": (gettext_lazy("Pending"), [OutboxStatus.PENDING.value]),
     "working": (gettext_lazy("With a worker"), [OutboxStatus.CLAIMED.value]),
     "dead": (gettext_lazy("Dead letter"), [OutboxStatus.DEAD.value]),
     "finished": (gettext_lazy("Finished"), [OutboxStatus.DONE.value, OutboxStatus.CANCELLED.value]),
@@ -61,8 +61,8 @@ class OutboxRowAdmin(Room):
     list_display = ("activity_shown", "status_shown", "attempts_shown", "next_try", "queue_shown", "workflow_shown")
     list_filter = (StateFilter, WorkflowFilter)
     search_fields = ("workflow",)
-    search_help_text = gettext_lazy("The id of a workflow, of an outbox row, or a whole dispatch key.")
-    empty_text = gettext_lazy("No activity was staged yet. The first workflow that calls one will fill this list.")
+    search_help_text = gettext_lazy("Id of a workflow or of an outbox row, or a complete dispatch key.")
+    empty_text = gettext_lazy("No activities yet. They appear here when a workflow calls one.")
 
     def search(self, queryset: QuerySet[Any], term: str) -> QuerySet[Any]:
         """By workflow, by id or by dispatch key, each exactly: these have an index."""
@@ -140,7 +140,7 @@ class OutboxRowAdmin(Room):
     def _facts(self, row: Any, stored: Any, now: Any) -> list[Fact]:
         facts = [
             Fact(_("Workflow"), self.workflow_link(row.workflow_id)),
-            Fact(_("Place in the history"), wording.place_in_history(row)),
+            Fact(_("Position in the history"), wording.place_in_history(row)),
             Fact(_("Dispatch key"), format_html('<span class="durable-id">{}</span>', row.dispatch_key)),
             Fact(_("Queue"), wording.plain(row.queue)),
             Fact(_("Priority"), wording.number(row.priority)),
@@ -153,13 +153,13 @@ class OutboxRowAdmin(Room):
         if row.node:
             facts.append(Fact(_("Only on node"), row.node))
         if row.suspect:
-            facts.append(Fact(_("Suspect"), _("A process died with it; it is delivered alone.")))
+            facts.append(Fact(_("Suspect"), _("A worker process died while running it, so it is delivered alone.")))
         if row.cause:
             facts.append(Fact(_("Cause"), wording.cause(row.cause)))
         if row.dead_lettered_at:
             facts.append(Fact(_("Dead letter since"), wording.moment_and_distance(row.dead_lettered_at, now)))
-            was_told = _("yes, and it has acted on it") if row.failure_delivered else _("no, it still waits")
-            facts.append(Fact(_("Was the workflow told?"), was_told))
+            was_told = _("yes, and it has moved on") if row.failure_delivered else _("no, it is waiting")
+            facts.append(Fact(_("Did the workflow get the failure?"), was_told))
         if row.redrive_count:
             facts.append(Fact(_("Redriven"), wording.number(row.redrive_count)))
         if row.discarded_at:

@@ -48,7 +48,7 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
         badges.append(refusals.judged_badge(row))
     return Page(
         title=row.activity,
-        subtitle=_("dead letter #%(id)d") % {"id": row.pk} if is_dead else _("no dead letter any more"),
+        subtitle=_("dead letter #%(id)d") % {"id": row.pk} if is_dead else _("no longer a dead letter"),
         badges=badges,
         parts=parts,
         buttons=_buttons(room, request, row),
@@ -75,7 +75,7 @@ def attempts_table(row: Any, seen: FailureSight, space: payloads.Space) -> Table
             ]
             for attempt in failed[:ROWS_SHOWN]
         ],
-        empty=_("None of them failed so far."),
+        empty=_("No failures so far."),
         note=_("Only the newest %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
         if len(failed) > ROWS_SHOWN
         else "",
@@ -86,19 +86,19 @@ def _explained(row: Any) -> str:
     """In a sentence or two: what this means for the workflow."""
     if row.status != OutboxStatus.DEAD:
         return {
-            OutboxStatus.PENDING: _("It was given back and waits for a worker."),
-            OutboxStatus.CLAIMED: _("It was given back and a worker is on it right now."),
-            OutboxStatus.DONE: _("It has run to its end: the workflow has its result, or its error."),
+            OutboxStatus.PENDING: _("It has been queued for retry and waits for a worker."),
+            OutboxStatus.CLAIMED: _("It has been redriven, and a worker is running it now."),
+            OutboxStatus.DONE: _("It has finished: the workflow has its result or its error."),
             OutboxStatus.CANCELLED: _("It is closed and will not run again."),
         }.get(row.status, "")
     if row.failure_delivered:
         return _(
-            "The workflow has gone on without this activity: it was told of the failure, or had stopped waiting. "
-            "Usually nothing is left to do but to discard it."
+            "The workflow has moved on without this activity: it got the failure, or had stopped waiting. "
+            "Usually all that is left to do is to discard it."
         )
     return _(
-        "Nobody will try this again by itself, and the workflow still waits for it. Once the cause is out of the way, "
-        "redrive it."
+        "This will not be retried until someone acts, and the workflow is waiting for it. Once the cause is "
+        "fixed, redrive it."
     )
 
 
@@ -118,14 +118,14 @@ def _facts(room: Room, row: Any, now: datetime) -> list[Fact]:
         Fact(_("Workflow"), workflow),
         Fact(_("Cause"), wording.cause(row.cause) if row.cause else wording.NOTHING),
         Fact(_("Kind of error"), room.kind_of_error(DeadLetter, row, _("List dead letters of this kind"))),
-        Fact(_("Does the workflow know?"), refusals.judged(row) or wording.NOTHING),
+        Fact(_("Is the workflow waiting?"), refusals.judged(row) or wording.NOTHING),
         Fact(_("Attempts"), attempts.attempt_words(row)),
         Fact(_("Deliveries"), attempts.delivery_words(row)),
         Fact(_("First failure"), wording.moment_and_distance(row.first_failed_at, now)),
         Fact(_("Dead letter since"), wording.moment_and_distance(row.dead_lettered_at, now)),
         Fact(_("Redriven"), wording.plain(f"{wording.number(row.redrive_count)}×" if row.redrive_count else "")),
         Fact(_("Queue"), row.queue),
-        Fact(_("Place in the history"), wording.place_in_history(row)),
+        Fact(_("Position in the history"), wording.place_in_history(row)),
         Fact(_("Dispatch key"), format_html('<span class="durable-id">{}</span>', row.dispatch_key)),
         Fact(_("Outbox row"), room.link(OutboxRow, row.pk, row.pk)),
     ]
@@ -144,7 +144,7 @@ def _input(room: Room, row: Any, seen: PayloadSight) -> payloads.Stored | None:
 
 def _audit(row: Any) -> Table:
     rows = StaffAction.objects.filter(outbox_row=row.pk)
-    return actions_table(rows, _("What staff did"), _("Nobody has redriven it so far."))
+    return actions_table(rows, _("Staff actions"), _("It has not been redriven."))
 
 
 def _buttons(room: Room, request: HttpRequest, row: Any) -> list[Button]:

@@ -149,9 +149,9 @@ def _note(action: Action, go: int, held: int) -> str:
         return ""
     if go == 1:
         if held:
-            return _("Its workflow still waits for it.")
-        return _("It was judged: its workflow does not wait for it any more.")
-    return _("Not judged, so that the workflow still waits: %(held)s. Judged: %(judged)s.") % {
+            return _("Its workflow is waiting for it.")
+        return _("Its workflow has moved on.")
+    return _("Workflow waiting: %(held)s. Workflow moved on: %(judged)s.") % {
         "held": wording.number(held),
         "judged": wording.number(max(go - held, 0)),
     }

@@ -39,8 +39,8 @@ class DeadLetterAdmin(Room):
     list_display = ("activity_shown", "why", "tries", "failed", "workflow_shown")
     list_filter: ClassVar[Any] = FILTERS
     search_fields = ("workflow",)
-    search_help_text = gettext_lazy("The id or the key of a workflow, or a dispatch key.")
-    empty_text = gettext_lazy("No dead letters: nothing waits for a decision. What needs one will be found here.")
+    search_help_text = gettext_lazy("Id or key of a workflow, or a dispatch key.")
+    empty_text = gettext_lazy("There are no dead letters. Activities that need a decision appear here.")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """All rows, for pages; the list narrows it to dead letters."""
@@ -94,11 +94,11 @@ class DeadLetterAdmin(Room):
         whole = request.POST.get("select_across", "0") not in ("", "0")
         back = request.get_full_path()
         if not name and self.get_actions(request):
-            messages.warning(request, _("Please choose an action first. Nothing was changed."))
+            messages.warning(request, _("Choose an action first. Nothing was changed."))
             return HttpResponseRedirect(back)
         keys = None if whole else selected_keys(request)
         if keys == [] and name in self.get_actions(request):
-            messages.warning(request, _("Please tick the dead letters that you mean. Nothing was changed."))
+            messages.warning(request, _("Select dead letters first. Nothing was changed."))
             return HttpResponseRedirect(back)
         try:
             return ask(request, self, name, keys=keys, back=back)
@@ -121,7 +121,7 @@ class DeadLetterAdmin(Room):
         """What was handed to the workers lately."""
         self._only_viewers(request)
         return self.answer(
-            request, "durable/admin/bulk_list.html", _("Work in the background"), bulk_list(self, scope_of(request))
+            request, "durable/admin/bulk_list.html", _("Background jobs"), bulk_list(self, scope_of(request))
         )
 
     def bulk_view(self, request: HttpRequest, workflow_id: uuid.UUID) -> HttpResponse:

@@ -64,7 +64,7 @@ def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[RowO
     if changed:
         messages.warning(request, changed)
     if not outcomes and not before:
-        messages.info(request, _("Nothing matched any more, so nothing was done."))
+        messages.info(request, _("Nothing matches any longer, so nothing was done."))
 
 
 def named(room: Room, rows: Sequence[RowOutcome]) -> SafeString:
@@ -101,19 +101,19 @@ def _done(room: Room, asked: Asked, done: Sequence[RowOutcome]) -> SafeString:
         )
     else:
         text = ngettext(
-            "%(count)s dead letter was given back and waits for a worker.",
-            "%(count)s dead letters were given back and wait for a worker.",
+            "%(count)s dead letter was queued for retry.",
+            "%(count)s dead letters were queued for retry.",
             len(done),
         )
     parts = [text % count]
     rows: list[Any] = [entry.outcome.row for entry in done if not isinstance(entry.outcome, RedriveRefused)]
     paused = sum(1 for row in rows if row.paused and row.status == "pending")
     if paused and len(done) == 1:
-        parts.append(_("It belongs to a paused workflow and runs when that is resumed."))
+        parts.append(_("Its workflow is paused; it runs when the workflow is resumed."))
     elif paused:
         parts.append(
             ngettext(
-                "%(count)s of them belongs to a paused workflow and runs when that is resumed.",
+                "%(count)s of them belongs to a paused workflow and runs when it is resumed.",
                 "%(count)s of them belong to paused workflows and run when these are resumed.",
                 paused,
             )
@@ -121,13 +121,12 @@ def _done(room: Room, asked: Asked, done: Sequence[RowOutcome]) -> SafeString:
         )
     judged = sum(1 for entry in done if not isinstance(entry.outcome, RedriveRefused) and entry.outcome.was_judged)
     if judged and asked.action.verb is BulkVerb.FORCE and len(done) == 1:
-        parts.append(_("It was judged: the workflow has gone on, and what the activity returns is dropped."))
+        parts.append(_("Its workflow has moved on, so its result will be dropped."))
     elif judged and asked.action.verb is BulkVerb.FORCE:
         parts.append(
             ngettext(
-                "%(count)s of them was judged: its workflow has gone on, and what the activity returns is dropped.",
-                "%(count)s of them were judged: their workflows have gone on, and what these activities return is "
-                "dropped.",
+                "The workflow of %(count)s of them has moved on, so its result will be dropped.",
+                "The workflows of %(count)s of them have moved on, so their results will be dropped.",
                 judged,
             )
             % {"count": wording.number(judged)}
@@ -162,15 +161,15 @@ def _changed(room: Room, asked: Asked, outcomes: Sequence[RowOutcome], done: int
         if not changed:
             return ""
         text = ngettext(
-            "%(count)s changed between the preview and your answer:",
-            "%(count)s changed between the preview and your answer:",
+            "%(count)s changed between the preview and the confirmation:",
+            "%(count)s changed between the preview and the confirmation:",
             len(changed),
         )
         return format_html("{} {}", text % {"count": wording.number(len(changed))}, named(room, changed))
     as_before = sum(1 for entry in outcomes if isinstance(entry.outcome, _AS_BEFORE))
     if asked.previewed is None or done <= asked.previewed <= done + as_before:
         return ""
-    return _("This changed between the preview and your answer: %(then)s would have gone, %(now)s went.") % {
+    return _("This changed between the preview and the confirmation: %(then)s were expected, %(now)s were done.") % {
         "then": wording.number(asked.previewed),
         "now": wording.number(done),
     }

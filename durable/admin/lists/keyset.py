@@ -110,7 +110,7 @@ class KeysetChangeList(ChangeList):
         try:
             at = datetime.fromisoformat(text).astimezone(UTC)
         except (ValueError, OverflowError) as error:
-            raise IncorrectLookupParameters(f"{cursor!r} is no place in this list") from error
+            raise IncorrectLookupParameters(f"{cursor!r} is not a position in this list") from error
         # The first condition says nothing new; it is the one that an index can begin at.
         return rows.filter(
             Q(**{f"{moment}__{compare}e": at}),
@@ -121,5 +121,5 @@ class KeysetChangeList(ChangeList):
         """A cursor as a value of the primary key; anything else sends the browser back to the first page."""
         key = None if text is None else read_key(self.model, text)
         if key is None:
-            raise IncorrectLookupParameters(f"{text!r} is no key")
+            raise IncorrectLookupParameters(f"{text!r} is not a key")
         return key

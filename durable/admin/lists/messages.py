@@ -38,7 +38,7 @@ _NAME = re.compile(r'\{\s*"name"\s*:\s*')
 def message_state(message: Any, now: Any, *, ended: bool) -> object:
     """Unread for good (its workflow has ended), parked, due, or waiting for its time."""
     if ended and message.parked:
-        return wording.badge(_("Unread for good"), "off")
+        return wording.badge(_("Never read"), "off")
     if message.parked:
         return wording.badge(_("Parked"), "wait")
     if message.visible_at > now:
@@ -94,7 +94,7 @@ class MessageAdmin(Room):
     payload_columns = ("payload",)
     list_display = ("kind_shown", "state", "ordinal_shown", "due", "arrived", "workflow_shown")
     list_filter = (KindFilter, ParkedFilter, WorkflowFilter)
-    empty_text = gettext_lazy("Nothing waits for a workflow: every message was taken.")
+    empty_text = gettext_lazy("No messages waiting.")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """The rows, each with whether its workflow has ended."""
@@ -167,7 +167,7 @@ class MessageAdmin(Room):
                         Fact(_("Run"), wording.number(row.run)),
                         Fact(_("Due"), wording.moment_and_distance(row.visible_at, now)),
                         Fact(_("Arrived"), wording.moment_and_distance(row.created_at, now)),
-                        Fact(_("Sent only once under"), wording.plain(row.dedup)),
+                        Fact(_("Deduplication key"), wording.plain(row.dedup)),
                     ],
                 ),
                 Text(_("Payload"), _payload(row, stored, seen, space)),

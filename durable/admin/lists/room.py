@@ -38,7 +38,7 @@ else:
     _Base = admin.ModelAdmin
 
 NOTHING_SHOWN = gettext_lazy(
-    "Nothing is shown: the rule that says who may see what (ADMIN_SCOPE) has failed. The log says why."
+    "Nothing is shown: the function that limits what users see (ADMIN_SCOPE) failed. The log says why."
 )
 ROWS_SHOWN = 50
 """Rows of a table within a page; more are named by a link to their own list."""
@@ -268,7 +268,7 @@ class ChoiceFilter(admin.SimpleListFilter):
     def value(self) -> str | None:
         chosen = super().value()
         if chosen is not None and chosen not in {key for key, _label in self.lookup_choices}:
-            raise IncorrectLookupParameters(f"{self.parameter_name} can not be {chosen!r}")
+            raise IncorrectLookupParameters(f"{self.parameter_name} cannot be {chosen!r}")
         return chosen
 
 

@@ -27,12 +27,12 @@ _VERBS: dict[str, Any] = {
     StaffVerb.REDRIVE: gettext_lazy("Redriven"),
     StaffVerb.DISCARD: gettext_lazy("Discarded"),
     StaffVerb.SIGNAL: gettext_lazy("Signal sent"),
-    StaffVerb.CANCEL: gettext_lazy("Asked to cancel"),
+    StaffVerb.CANCEL: gettext_lazy("Cancellation requested"),
     StaffVerb.TERMINATE: gettext_lazy("Terminated"),
     StaffVerb.PAUSE: gettext_lazy("Paused"),
     StaffVerb.RESUME: gettext_lazy("Resumed"),
     StaffVerb.UNBLOCK: gettext_lazy("Unblocked"),
-    StaffVerb.VIEW: gettext_lazy("Payload looked at"),
+    StaffVerb.VIEW: gettext_lazy("Payload viewed"),
 }
 _MODES: dict[tuple[str, str], Any] = {
     (StaffVerb.REDRIVE, "forced"): gettext_lazy("Redriven by force"),
@@ -70,7 +70,7 @@ def actions_table(rows: QuerySet[Any], title: str, empty: str) -> Table:
     audits = list(done.order_by("-at", "-pk")[: ROWS_SHOWN + 1])
     return Table(
         title,
-        [_("When"), _("What"), _("Who"), _("Through"), _("Why"), _("Was it judged?")],
+        [_("When"), _("What"), _("Who"), _("Via"), _("Why"), _("Had the workflow moved on?")],
         [
             [
                 wording.moment(audit.at),
@@ -109,7 +109,7 @@ class StaffActionAdmin(Room):
     ordering = ("-at", "-pk")
     list_display = ("what", "about", "who", "when", "why", "judged_shown")
     list_filter = (VerbFilter, WorkflowFilter)
-    empty_text = gettext_lazy("Nobody has done anything yet.")
+    empty_text = gettext_lazy("No staff actions yet.")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         """With what is left of the activity: its row may be gone."""
@@ -142,9 +142,9 @@ class StaffActionAdmin(Room):
     def why(self, audit: Any) -> object:
         return wording.plain(wording.shortened(audit.reason, 120))
 
-    @admin.display(description=gettext_lazy("was judged"))
+    @admin.display(description=gettext_lazy("the workflow had moved on"))
     def judged_shown(self, audit: Any) -> object:
-        return wording.badge(_("Judged"), "off") if audit.was_judged else wording.NOTHING
+        return wording.badge(_("Moved on"), "off") if audit.was_judged else wording.NOTHING
 
     def page(self, request: HttpRequest, row: Any) -> Page:
         """What was done, to what, by whom, and why."""
@@ -153,13 +153,13 @@ class StaffActionAdmin(Room):
             Fact(_("When"), wording.moment_and_distance(row.at, clock.host_now())),
             Fact(_("What"), what_words(row)),
             Fact(_("Who"), actor_shown(row)),
-            Fact(_("Through"), through_words(row)),
+            Fact(_("Via"), through_words(row)),
             Fact(_("Workflow"), workflow),
         ]
         if row.outbox_row_id is not None:
             facts.append(Fact(_("Activity"), self.about(row)))
         if row.was_judged is not None:
-            facts.append(Fact(_("Had the workflow been told?"), _("yes") if row.was_judged else _("no")))
+            facts.append(Fact(_("Had the workflow moved on?"), _("yes") if row.was_judged else _("no")))
         if row.job is not None:
             facts.append(Fact(_("Done by"), self.workflow_link(row.job)))
         data = self._data(row)

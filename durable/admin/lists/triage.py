@@ -65,10 +65,10 @@ def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
             Card(
                 _count(health.dead_letters),
                 ngettext("dead letter", "dead letters", health.dead_letters),
-                _("Nobody tries these again unless somebody decides so."),
+                _("These will not be retried until someone acts."),
                 "bad",
                 _address("deadletter", site_name),
-                _("Decide"),
+                _("Review"),
             )
         )
     if may["workflow"] and health.blocked:
@@ -76,10 +76,10 @@ def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
             Card(
                 _count(health.blocked),
                 ngettext("blocked workflow", "blocked workflows", health.blocked),
-                _("Their code can not go on behind their history. Deploy fitting code, or unblock them."),
+                _("The deployed code no longer matches their history. Deploy code that does, or unblock them."),
                 "bad",
                 _address("workflow", site_name, "?blocked=yes"),
-                _("Look"),
+                _("Review"),
             )
         )
     if may["workflow"] and health.failed:
@@ -90,7 +90,7 @@ def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
                 _("They failed or timed out within the last 24 hours. Their pages say why."),
                 "bad",
                 _address("workflow", site_name, "?status=failed"),
-                _("Look"),
+                _("Review"),
             )
         )
     if may["workitem"] and health.expired:
@@ -98,10 +98,13 @@ def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
             Card(
                 _count(health.expired),
                 ngettext("stale claim", "stale claims", health.expired),
-                _("The worker's lease has run out and no other has taken over yet. A living worker does that soon."),
+                _(
+                    "The worker's lease has expired, and no other worker has recovered the delivery yet. A live "
+                    "worker does that soon."
+                ),
                 "wait",
                 _address("workitem", site_name),
-                _("Look"),
+                _("Review"),
             )
         )
     without = {state.queue for state in health.unserved}
@@ -130,12 +133,12 @@ def _queues(health: look.Health, site_name: str, may: dict[str, bool], without: 
         cards.append(
             Card(
                 wording.span(health.at - oldest.oldest_due, units=1),
-                _("is how long the oldest due row waits"),
+                _("wait of the oldest due row"),
                 _("Queue “%(queue)s” has workers, but they do not keep up: %(count)s are due.")
                 % {"queue": wording.name(oldest.queue, 40), "count": _count(oldest.due)},
                 "wait",
                 _address("outboxrow", site_name, "?state=waiting") if may["outboxrow"] else "",
-                _("Look"),
+                _("Review"),
             )
         )
     return cards
@@ -153,12 +156,12 @@ def _turns(health: look.Health, site_name: str, without: set[str]) -> list[Card]
     return [
         Card(
             wording.span(health.at - oldest.oldest_due, units=1),
-            _("is how long a workflow waits for its turn"),
-            _("Queue “%(queue)s” has workers, and %(count)s workflows of it can run, but none of them is turned.")
+            _("wait of the oldest workflow that can run"),
+            _("Queue “%(queue)s” has workers, and %(count)s of its workflows can run, but no worker is running them.")
             % {"queue": wording.name(oldest.queue, 40), "count": _count(oldest.due)},
             "wait",
             _address("workflow", site_name),
-            _("Look"),
+            _("Review"),
         )
     ]
 
@@ -166,10 +169,11 @@ def _turns(health: look.Health, site_name: str, without: set[str]) -> list[Card]
 def _no_worker(health: look.Health, waited: str) -> str:
     if health.silent:
         text = _(
-            "No living worker serves this queue; the oldest has waited %(span)s. A silent one waits for the database."
+            "No live worker serves this queue; the oldest row has waited %(span)s. A silent worker is waiting "
+            "for the database."
         )
         return text % {"span": waited}
-    text = _("No living worker serves this queue; the oldest has waited %(span)s. Start one: manage.py runworker")
+    text = _("No live worker serves this queue; the oldest row has waited %(span)s. Start one: manage.py runworker")
     return text % {"span": waited}
 
 
@@ -181,14 +185,14 @@ def _calm(health: look.Health, may: dict[str, bool]) -> list[str]:
             ngettext("%(count)s worker is alive.", "%(count)s workers are alive.", count)
             % {"count": wording.number(count)}
             if count
-            else _("No worker gives a sign of life; nothing is due either.")
+            else _("No worker has sent a heartbeat lately; nothing is due either.")
             if health.silent
             else _("No worker is running; nothing is due either.")
         )
     if may["outboxrow"]:
         due = sum(state.due for state in health.queues)
         due_words = _("%(count)s activities are due right now.") % {"count": _count(due)}
-        facts.append(due_words if due else _("No work waits."))
+        facts.append(due_words if due else _("No work is waiting."))
     return facts
 
 

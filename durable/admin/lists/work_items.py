@@ -25,7 +25,7 @@ def cancel_words(item: WorkItem) -> object:
     if item.cancel_requested_at is None:
         return _("no")
     return format_html(
-        "{} {}", wording.badge(_("Asked, not yet seen"), "wait"), wording.moment(item.cancel_requested_at)
+        "{} {}", wording.badge(_("Requested, not yet seen"), "wait"), wording.moment(item.cancel_requested_at)
     )
 
 
@@ -36,7 +36,7 @@ class WorkItemAdmin(Room):
     payload_columns = ("heartbeat",)
     list_display = ("row_shown", "state", "worker_shown", "held_until", "cancel", "workflow_shown")
     list_filter = (WorkflowFilter,)
-    empty_text = gettext_lazy("No activity is being worked on at the moment.")
+    empty_text = gettext_lazy("No activity is running.")
 
     @admin.display(description=gettext_lazy("outbox row"))
     def row_shown(self, item: Any) -> str:
@@ -45,7 +45,7 @@ class WorkItemAdmin(Room):
     @admin.display(description=gettext_lazy("lease"))
     def state(self, item: Any) -> object:
         if item.locked_until <= clock.host_now():
-            return wording.badge(_("Run out"), "bad")
+            return wording.badge(_("Expired"), "bad")
         return wording.badge(_("Held"), "live")
 
     @admin.display(description=gettext_lazy("worker"))

@@ -31,7 +31,7 @@ class WorkerAdmin(Room):
     heavy = ("queues",)
     ordering = ("pk",)
     list_display = ("name_shown", "state", "beat", "since", "queues_shown", "woken_by", "version")
-    empty_text = gettext_lazy("No worker has reported. Start one with “manage.py runworker”.")
+    empty_text = gettext_lazy("No workers yet. Start one with “manage.py runworker”.")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(queues_text=Cast("queues", TextField()))
@@ -46,7 +46,7 @@ class WorkerAdmin(Room):
             return wording.badge(_("Silent"), "bad")
         return wording.badge(_("Alive"), "good")
 
-    @admin.display(description=gettext_lazy("last sign of life"))
+    @admin.display(description=gettext_lazy("last heartbeat"))
     def beat(self, row: Any) -> object:
         return wording.moment_in_list(row.beat_at)
 
@@ -85,14 +85,14 @@ class WorkerAdmin(Room):
                 Facts(
                     _("Worker"),
                     [
-                        Fact(_("Last sign of life"), wording.moment_and_distance(row.beat_at, now)),
+                        Fact(_("Last heartbeat"), wording.moment_and_distance(row.beat_at, now)),
                         Fact(_("Started"), wording.moment_and_distance(row.started_at, now)),
                         Fact(_("Queues"), self.queues_shown(row)),
                         Fact(_("Code version"), format_html('<span class="durable-id">{}</span>', row.version)),
                     ],
                 ),
                 Table(
-                    _("Deliveries in its hands"),
+                    _("Running now"),
                     [_("Outbox row"), _("Workflow"), _("Held until")],
                     [
                         [
@@ -102,7 +102,7 @@ class WorkerAdmin(Room):
                         ]
                         for row_id, workflow_id, until in items[:ROWS_SHOWN]
                     ],
-                    empty=_("It holds nothing at the moment."),
+                    empty=_("Nothing is running."),
                     note=_("Only the first %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
                     if len(items) > ROWS_SHOWN
                     else "",

@@ -105,7 +105,7 @@ def delivery_words(row: OutboxRow) -> str:
     """How often the row was given to a worker, and how many of these were lost."""
     if not row.delivery_failures:
         return wording.number(row.deliveries)
-    return _("%(number)s, lost %(lost)s of %(budget)s") % {
+    return _("%(number)s; %(lost)s of %(budget)s lost") % {
         "number": wording.number(row.deliveries),
         "lost": wording.number(row.delivery_failures),
         "budget": wording.number(row.delivery_budget),
@@ -119,5 +119,5 @@ def next_try(row: OutboxRow, now: datetime) -> object:
     if row.paused:
         return _("when the workflow is resumed")
     if row.visible_after <= now:
-        return _("now, since %(span)s") % {"span": wording.span(now - row.visible_after, units=1)}
+        return _("due for %(span)s") % {"span": wording.span(now - row.visible_after, units=1)}
     return wording.moment_and_distance(row.visible_after, now)

@@ -106,7 +106,8 @@ class Space:
         if not self.is_full:
             return ""
         return _(
-            "There is more than this page has room for. What was cut says so, and can be seen or downloaded whole."
+            "There is more than this page can show. Texts that were cut are marked, and can be opened or "
+            "downloaded in full."
         )
 
 
@@ -229,7 +230,7 @@ def _unshown(stored_text: Stored) -> SafeString:
 def _way_to(whole: Stored | None) -> SafeString:
     if whole is None or not whole.address:
         return SafeString("")
-    return format_html(' <a href="{}">{}</a>', whole.address, _("Download all of it"))
+    return format_html(' <a href="{}">{}</a>', whole.address, _("Download all"))
 
 
 def opened(data: Any, seen: PayloadSight, places: Mapping[str, Birthplace]) -> Any:

@@ -24,49 +24,51 @@ class Wording:
 _TEXTS: dict[str, tuple[Any, Any, Any]] = {
     "workflow_terminal": (
         gettext_lazy("The workflow has ended"),
-        gettext_lazy("This workflow has already ended, so nothing waits for the activity any more."),
-        gettext_lazy("Nothing is left to do here. If the work is still needed, start it anew."),
+        gettext_lazy("This workflow has already ended, so nothing is waiting for the activity."),
+        gettext_lazy("There is nothing to do here. If the work is still needed, start it again."),
     ),
     "history_records_outcome": (
-        gettext_lazy("The workflow has gone on"),
+        gettext_lazy("Outcome already recorded"),
         gettext_lazy(
-            "The workflow has already recorded how this activity ended, and has gone on from there. Running it again "
-            "could do the same work twice."
+            "The workflow has already recorded how this activity ended, and has moved on. Running it again could "
+            "do the same work twice."
         ),
-        gettext_lazy("Discard it. If it has to run all the same, “Force redrive” does that; its result is dropped."),
+        gettext_lazy("Discard it. If it must run anyway, use “Force redrive”; its result will be dropped."),
     ),
     "already_judged": (
-        gettext_lazy("The workflow was told"),
+        gettext_lazy("The workflow has moved on"),
         gettext_lazy(
-            "The workflow was told that this activity failed, and has acted on it. Running it again could do the same "
+            "The workflow got the failure of this activity and has moved on. Running it again could do the same "
             "work twice."
         ),
-        gettext_lazy("Discard it. If it has to run all the same, “Force redrive” does that; its result is dropped."),
+        gettext_lazy("Discard it. If it must run anyway, use “Force redrive”; its result will be dropped."),
     ),
     "row_not_found": (
-        gettext_lazy("Not there any more"),
+        gettext_lazy("No longer there"),
         gettext_lazy("It is not part of the workflow's current run, or was removed."),
-        gettext_lazy("Look at the workflow: it may have begun anew."),
+        gettext_lazy("Open the workflow: it may have started a new run."),
     ),
     "not_dead_lettered": (
-        gettext_lazy("Not a dead letter any more"),
-        gettext_lazy("Somebody, or something, was faster: it is not a dead letter any more."),
-        gettext_lazy("Nothing is left to do. Its page says how it stands."),
+        gettext_lazy("No longer a dead letter"),
+        gettext_lazy("It has changed in the meantime: it is no longer a dead letter."),
+        gettext_lazy("There is nothing to do. Its page shows its current state."),
     ),
     "already_done": (
         gettext_lazy("Already done"),
-        gettext_lazy("This very form was sent before and has done it. It was not done a second time."),
-        gettext_lazy("Nothing is left to do."),
+        gettext_lazy("This form was already submitted, and the action was carried out then. It was not repeated."),
+        gettext_lazy("There is nothing to do."),
     ),
     "out_of_scope": (
-        gettext_lazy("Not to be seen any more"),
-        gettext_lazy("While the work went on, the person who asked for it lost sight of it. It was left as it is."),
-        gettext_lazy("Somebody who may see it can decide about it."),
+        gettext_lazy("No longer visible to the user"),
+        gettext_lazy(
+            "While the job was running, the user who asked for it lost access to this row. It was not changed."
+        ),
+        gettext_lazy("Someone who has access can decide."),
     ),
     "row_unreadable": (
-        gettext_lazy("It can not be read"),
-        gettext_lazy("What is stored with it is damaged, or of another version, so that no worker could run it."),
-        gettext_lazy("Discard it, and start the work anew if it is still needed."),
+        gettext_lazy("It cannot be read"),
+        gettext_lazy("Its stored data is damaged or from another version, so no worker could run it."),
+        gettext_lazy("Discard it, and start the work again if it is still needed."),
     ),
     "transaction_open": (
         gettext_lazy("Inside another transaction"),
@@ -74,44 +76,44 @@ _TEXTS: dict[str, tuple[Any, Any, Any]] = {
             "This site wraps the request in a database transaction, and this needs one of its own. Nothing was changed."
         ),
         gettext_lazy(
-            "Ask those who run the site to leave the addresses of this admin out of the middleware that opens the "
+            "Ask the people who run this site to exclude these admin URLs from the middleware that opens the "
             "transaction. Until then, “manage.py durable” does the same from the command line."
         ),
     ),
     "store_unavailable": (
         gettext_lazy("The database did not answer"),
-        gettext_lazy("The database did not carry this out: nothing was changed."),
-        gettext_lazy("Try it again in a moment."),
+        gettext_lazy("The database did not carry this out, so nothing was changed."),
+        gettext_lazy("Try again in a moment."),
     ),
     "locked": (
-        gettext_lazy("Locked by somebody else"),
-        gettext_lazy("Somebody else has this open in the database right now, so nothing was changed."),
+        gettext_lazy("Locked by another session"),
+        gettext_lazy("Another database session has locked this, so nothing was changed."),
         gettext_lazy(
-            "Try it again in a moment. If it stays so, ask those who run the database to end the transaction that "
-            "holds it."
+            "Try again in a moment. If it stays locked, ask the people who run the database to end the "
+            "transaction that holds the lock."
         ),
     ),
     "outcome_unknown": (
-        gettext_lazy("Not known"),
-        gettext_lazy("The database went away in the middle: it is not known whether the change was made."),
-        gettext_lazy("Look at its page before you try it again."),
+        gettext_lazy("Outcome unknown"),
+        gettext_lazy("The connection to the database was lost: the change may or may not have been made."),
+        gettext_lazy("Check its page before you try again."),
     ),
 }
 
 _STATUS_WHY: dict[str, Any] = {
-    "pending": gettext_lazy("It has been given back already and waits for a worker."),
-    "claimed": gettext_lazy("It has been given back already and a worker is on it right now."),
-    "done": gettext_lazy("It has run to its end meanwhile: the workflow has its result, or its error."),
-    "cancelled": gettext_lazy("It was discarded meanwhile, or its workflow does not want it any more."),
+    "pending": gettext_lazy("It has already been redriven and waits for a worker."),
+    "claimed": gettext_lazy("It has already been redriven, and a worker is running it now."),
+    "done": gettext_lazy("It has finished in the meantime: the workflow has its result or its error."),
+    "cancelled": gettext_lazy("It was discarded in the meantime, or its workflow cancelled it."),
 }
 
 _OVER = frozenset({"done", "cancelled"})
 
 _ENDED_WHY: dict[str, Any] = {
-    "completed": gettext_lazy("This workflow has already completed, so nothing waits for the activity any more."),
-    "failed": gettext_lazy("This workflow has already failed, so nothing waits for the activity any more."),
-    "cancelled": gettext_lazy("This workflow was cancelled, so nothing waits for the activity any more."),
-    "timed_out": gettext_lazy("This workflow has already timed out, so nothing waits for the activity any more."),
+    "completed": gettext_lazy("This workflow has already completed, so nothing is waiting for the activity."),
+    "failed": gettext_lazy("This workflow has already failed, so nothing is waiting for the activity."),
+    "cancelled": gettext_lazy("This workflow was cancelled, so nothing is waiting for the activity."),
+    "timed_out": gettext_lazy("This workflow has already timed out, so nothing is waiting for the activity."),
 }
 
 
@@ -157,12 +159,12 @@ def judged(row: Any) -> str:
     if not row.dead_lettered_at:
         return ""
     if row.failure_delivered:
-        return _("Yes: judged")
+        return _("No: it got the failure and moved on")
     if row.status in _OVER:
-        return _("Yes: it does not wait any more")
-    return _("No: it still waits")
+        return _("No: it stopped waiting")
+    return _("Yes")
 
 
 def judged_badge(row: Any) -> object:
     """The same as a label."""
-    return wording.badge(_("Judged"), "off") if row.failure_delivered else wording.badge(_("Not judged"), "wait")
+    return wording.badge(_("Moved on"), "off") if row.failure_delivered else wording.badge(_("Waiting"), "wait")

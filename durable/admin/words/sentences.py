@@ -141,8 +141,8 @@ def _discarded(facts: Mapping[str, Any], named: SafeString) -> str:
 def _timer_fired(facts: Mapping[str, Any], named: SafeString) -> str:
     timer = facts.get("timer")
     if isinstance(timer, list) and len(timer) == 2:
-        return _filled(_("A timer set by event %(seq)s ran out"), seq=str(timer[0]))
-    return _("A timer ran out")
+        return _filled(_("The timer set by event %(seq)s fired"), seq=str(timer[0]))
+    return _("A timer fired")
 
 
 def _signal(facts: Mapping[str, Any], named: SafeString) -> str:
@@ -160,7 +160,7 @@ def _marker(facts: Mapping[str, Any], named: str) -> str:
 
 _SENTENCES: Mapping[str, Any] = {
     EventType.WORKFLOW_STARTED: _started,
-    EventType.WORKFLOW_BEGUN: lambda facts, named: _("Its code began to run"),
+    EventType.WORKFLOW_BEGUN: lambda facts, named: _("Its code started running"),
     EventType.WORKFLOW_COMPLETED: lambda facts, named: _("Completed"),
     EventType.WORKFLOW_FAILED: _failed,
     EventType.WORKFLOW_CANCELLED: _cancelled,
@@ -170,7 +170,7 @@ _SENTENCES: Mapping[str, Any] = {
     EventType.WORKFLOW_REOPENED: lambda facts, named: _by_and_why(facts, _("Reopened")),
     EventType.WORKFLOW_BLOCKED: _blocked,
     EventType.WORKFLOW_UNBLOCKED: lambda facts, named: _by_and_why(facts, _("Unblocked")),
-    EventType.CANCEL_REQUESTED: lambda facts, named: _by_and_why(facts, _("Cancel asked")),
+    EventType.CANCEL_REQUESTED: lambda facts, named: _by_and_why(facts, _("Cancellation requested")),
     EventType.ACTIVITY_SCHEDULED: _scheduled,
     EventType.ACTIVITY_COMPLETED: _activity_completed,
     EventType.ACTIVITY_FAILED: _activity_failed,

@@ -50,7 +50,7 @@ class PayloadSight(_Sight):
     words: ClassVar[Mapping[Why, Any]] = {
         Why.NO_PERMISSION: gettext_lazy("Hidden: you need the permission to view payloads."),
         Why.REDACTED: gettext_lazy("Hidden: this site shows no payloads."),
-        Why.NOT_NOTED: gettext_lazy("Hidden: it is noted who looks at payloads, and that could not be done just now."),
+        Why.NOT_NOTED: gettext_lazy("Hidden: views of payloads are recorded, and the record could not be written."),
     }
 
 
@@ -59,7 +59,7 @@ class FailureSight(_Sight):
 
     words: ClassVar[Mapping[Why, Any]] = {
         Why.NO_PERMISSION: gettext_lazy("Hidden: you need the permission to view failures."),
-        Why.REDACTED: gettext_lazy("Hidden: this site shows no texts of failures."),
+        Why.REDACTED: gettext_lazy("Hidden: this site shows no error messages."),
     }
 
 

@@ -35,7 +35,7 @@ _WORKFLOW_STATUS: dict[str, tuple[Any, str]] = {
 }
 
 _OUTBOX_STATUS: dict[str, tuple[Any, str]] = {
-    OutboxStatus.PENDING: (gettext_lazy("Waiting"), "wait"),
+    OutboxStatus.PENDING: (gettext_lazy("Pending"), "wait"),
     OutboxStatus.CLAIMED: (gettext_lazy("With a worker"), "live"),
     OutboxStatus.DONE: (gettext_lazy("Done"), "good"),
     OutboxStatus.DEAD: (gettext_lazy("Dead letter"), "bad"),
@@ -46,12 +46,12 @@ _CAUSES: dict[str, Any] = {
     Cause.WORKER_DIED: gettext_lazy("The worker died"),
     Cause.LEASE_LOST: gettext_lazy("The worker lost its lease"),
     Cause.ACK_ABANDONED: gettext_lazy("The result could not be stored"),
-    Cause.UNKNOWN_HANDLER: gettext_lazy("No handler of this name was known"),
+    Cause.UNKNOWN_HANDLER: gettext_lazy("Unknown activity"),
     Cause.UNDECODABLE_INPUT: gettext_lazy("The input could not be read"),
     Cause.TRANSPORT_DOWN: gettext_lazy("The transport could not be reached"),
     Cause.RETRIES_EXHAUSTED: gettext_lazy("All attempts failed"),
     Cause.APPLICATION_ERROR: gettext_lazy("The handler raised an error"),
-    Cause.TIMEOUT: gettext_lazy("The handler took too long"),
+    Cause.TIMEOUT: gettext_lazy("Timed out"),
 }
 
 _MESSAGES: dict[str, Any] = {
@@ -234,7 +234,7 @@ def _cut(text: str, limit: int) -> str:
 def read_group(text: str) -> str:
     """The group of errors that an address names. Raises `ValueError`."""
     if _GROUP.fullmatch(text) is None:
-        raise ValueError(f"{GROUP_VAR} can not be {text!r}")
+        raise ValueError(f"{GROUP_VAR} cannot be {text!r}")
     return text
 
 

@@ -260,9 +260,9 @@ def _shown(
 def _unreadable(text: str, seen: PayloadSight, failure_sight: FailureSight) -> str:
     """The payload can not be told from the rest, so all of it is shown as it is, or none."""
     if DIGEST_KEY in text:
-        return _("Hidden: it holds the key of the digests, and cannot be read apart from it.")
+        return _("Hidden: it is damaged, and contains the key of the digests.")
     if hidden.names():
-        return _("Hidden: secret fields cannot be told from the rest of it.")
+        return _("Hidden: it is damaged, so its secret fields cannot be left out.")
     if not seen.is_shown:
         return seen.note
     return text if failure_sight.is_shown else failure_sight.note

@@ -106,7 +106,9 @@ class WorkflowPage:
             if self.workflow.type == change_dead_letters.name:
                 name = "admin:durable_deadletter_bulk"
                 site = self.room.admin_site.name
-                links.append((reverse(name, args=[self.workflow.pk], current_app=site), _("See how far this work is")))
+                links.append(
+                    (reverse(name, args=[self.workflow.pk], current_app=site), _("Show the progress of this job"))
+                )
         return format_html_join(" · ", '<a href="{}">{}</a>', links)
 
     def history(self, request: HttpRequest) -> dict[str, Any]:
@@ -132,12 +134,12 @@ class WorkflowPage:
                 )
             )
         if row.error_class:
-            kind = self.room.kind_of_error(Workflow, row, _("List workflows that failed by this kind"))
+            kind = self.room.kind_of_error(Workflow, row, _("List workflows with this kind of error"))
             facts.append(Fact(_("Kind of error"), kind))
         if row.custom_status:
-            facts.append(Fact(_("Says of itself"), row.custom_status if self.seen.is_shown else self.seen.note))
+            facts.append(Fact(_("Status message"), row.custom_status if self.seen.is_shown else self.seen.note))
         if row.deadline_at is not None:
-            facts.append(Fact(_("Has to end by"), wording.moment_and_distance(row.deadline_at, self.now)))
+            facts.append(Fact(_("Times out at"), wording.moment_and_distance(row.deadline_at, self.now)))
         if row.closed_at is None:
             facts.append(Fact(_("Timers"), self._timers()))
         if row.priority:
@@ -145,7 +147,7 @@ class WorkflowPage:
         if row.parent_id is not None:
             facts.append(Fact(_("Parent"), self._parent()))
         if row.poison_turns:
-            facts.append(Fact(_("Turns that ended badly"), wording.number(row.poison_turns)))
+            facts.append(Fact(_("Failed turns"), wording.number(row.poison_turns)))
         if row.run > 1:
             facts.append(Fact(_("Run"), wording.number(row.run)))
         if not row.single and not _is_installed(row.type):
@@ -190,13 +192,15 @@ class WorkflowPage:
                 Fact(_("Expected (in the history)"), wording.shortened(str(report["recorded"]), _REASON_SHOWN))
             )
         if shown and report.get("asked") is not None:
-            facts.append(Fact(_("Found (in today's code)"), wording.shortened(str(report["asked"]), _REASON_SHOWN)))
+            facts.append(
+                Fact(_("Found (in the deployed code)"), wording.shortened(str(report["asked"]), _REASON_SHOWN))
+            )
         if report.get("position") is not None:
             facts.append(Fact(_("At event"), wording.place(report["position"])))
         if self.workflow.blocked_version:
             facts.append(Fact(_("Code version"), self.workflow.blocked_version))
         facts.append(
-            Fact(_("What now"), _("It is tried again once after the next deploy, or when somebody unblocks it."))
+            Fact(_("What happens next"), _("It is retried once after the next deploy, or when someone unblocks it."))
         )
         return Facts(_("Blocked"), facts, kind="alarm")
 
@@ -259,7 +263,7 @@ class WorkflowPage:
             return wording.NOTHING
         lines = [wording.isolated(item.worker)]
         if item.locked_until <= now:
-            lines.append(wording.badge(_("Lease has run out"), "bad"))
+            lines.append(wording.badge(_("Lease expired"), "bad"))
         if item.cancel_requested_at is not None:
             lines.append(format_html("{} {}", _("Cancel:"), cancel_words(item)))
         return _lines(lines)
@@ -278,7 +282,7 @@ class WorkflowPage:
         )
         note = self._more(Message, _("All messages of this workflow")) if len(messages) > ROWS_SHOWN else ""
         if ended and messages:
-            said = _("Accepted, and not read before the workflow ended. They are kept with it.")
+            said = _("The workflow ended before it read these. They are kept with it.")
             note = format_html("{} {}", said, note)
         return Table(
             _("Unread messages") if ended else _("Waiting messages"),
@@ -293,7 +297,7 @@ class WorkflowPage:
                 ]
                 for message in messages[:ROWS_SHOWN]
             ],
-            empty=_("Every message was taken."),
+            empty=_("No messages waiting."),
             note=note,
         )
 

@@ -94,7 +94,7 @@ class TypeFilter(admin.SimpleListFilter):
         if not chosen:
             return queryset
         if "\x00" in chosen:
-            raise IncorrectLookupParameters("a type can not hold NUL")
+            raise IncorrectLookupParameters("a type cannot contain NUL")
         return queryset.filter(type=chosen)
 
 
@@ -127,10 +127,9 @@ class WorkflowAdmin(Room):
     list_display = ("type_shown", "status_shown", "key_shown", "created", "queue_shown")
     list_filter = (StatusFilter, BlockedFilter, TypeFilter, ErrorGroupFilter)
     search_fields = ("key",)
-    search_help_text = gettext_lazy("A whole id, a whole key, or the beginning of a type.")
+    search_help_text = gettext_lazy("A complete id, a complete key, or the beginning of a type.")
     empty_text = gettext_lazy(
-        "No workflow was started yet. Code starts one with “the_workflow.start(…)”, "
-        "the command line with “manage.py durable start NAME”."
+        "No workflows yet. Start one in code with “the_workflow.start(…)”, or with “manage.py durable start NAME”."
     )
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
@@ -240,7 +239,7 @@ class WorkflowAdmin(Room):
         ticked = request.POST.getlist(ACTION_CHECKBOX_NAME)
         keys = [key for text in ticked if (key := read_key(Workflow, text)) is not None]
         if not name or not keys:
-            messages.warning(request, _("Please choose the action and tick the workflows that you mean."))
+            messages.warning(request, _("Choose an action and select workflows first."))
             return HttpResponseRedirect(request.get_full_path())
         return HttpResponseRedirect(dead_letters_of(self, keys))
 

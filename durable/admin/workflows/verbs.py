@@ -109,7 +109,7 @@ def _without_code(workflow: Any) -> str:
 
 
 def _not_running(workflow: Any) -> str:
-    return _ended(workflow) or (_("It is paused already.") if workflow.status == WorkflowStatus.PAUSED else "")
+    return _ended(workflow) or (_("It is already paused.") if workflow.status == WorkflowStatus.PAUSED else "")
 
 
 def _not_paused(workflow: Any) -> str:
@@ -130,8 +130,8 @@ def _put_off(workflow: Any) -> str:
     if workflow.single:
         return ""
     if workflow.status == WorkflowStatus.PAUSED:
-        return _("It is paused: that comes when somebody resumes it.")
-    return _("It is blocked: that comes once its code can go on.") if workflow.blocked_reason else ""
+        return _("The workflow is paused, so this takes effect when it is resumed.")
+    return _("The workflow is blocked, so this takes effect when it is unblocked.") if workflow.blocked_reason else ""
 
 
 def _cancel(sent: Sent) -> Said:
@@ -141,16 +141,16 @@ def _cancel(sent: Sent) -> Said:
             return Said(messages.SUCCESS, _("It is cancelled."), "Cancelled")
         case CancelAnswer.ASKED:
             text = (
-                _("The activity was asked to stop. Its handler sees that when it looks next, or goes on to its end.")
+                _("The activity was asked to stop. Its handler sees this when it next checks, or runs to its end.")
                 if outcome.single
-                else _("The workflow was asked to cancel. It sees that at its next step, and may clean up first.")
+                else _("The workflow was asked to cancel. It sees this at its next step, and may clean up first.")
             )
-            return Said(messages.SUCCESS, text, "Cancel asked")
+            return Said(messages.SUCCESS, text, "Cancellation requested")
         case CancelAnswer.ALREADY_OVER:
             status = "" if outcome.status is None else wording.workflow_status_word(outcome.status).lower()
             return Said(
                 messages.WARNING,
-                _("It was already over (%(status)s), so there was nothing to cancel.") % {"status": status},
+                _("It had already ended (%(status)s), so there was nothing to cancel.") % {"status": status},
             )
         case CancelAnswer.NOT_FOUND:
             raise WorkflowNotFound(sent.workflow_id)
@@ -163,18 +163,18 @@ def _terminate(sent: Sent) -> Said:
 
 def _pause(sent: Sent) -> Said:
     pause(sent.workflow_id, actor=sent.user, reason=sent.reason)
-    text = _("The workflow is paused. What a worker has in hand goes on; nothing new begins until it is resumed.")
+    text = _("The workflow is paused. Running activities finish; nothing new starts until it is resumed.")
     return Said(messages.SUCCESS, text, "Paused")
 
 
 def _resume(sent: Sent) -> Said:
     resume(sent.workflow_id, actor=sent.user, reason=sent.reason)
-    return Said(messages.SUCCESS, _("The workflow goes on."), "Resumed")
+    return Said(messages.SUCCESS, _("The workflow has been resumed."), "Resumed")
 
 
 def _unblock(sent: Sent) -> Said:
     unblock(sent.workflow_id, actor=sent.user, reason=sent.reason)
-    text = _("The workflow's code tries again. If it still can not go on, it will be blocked anew.")
+    text = _("The workflow tries again. If it still cannot continue, it will be blocked again.")
     return Said(messages.SUCCESS, text, "Unblocked")
 
 
@@ -182,11 +182,11 @@ def _signal(sent: Sent) -> Said:
     try:
         payload = json.loads(sent.payload) if sent.payload.strip() else None
     except (ValueError, RecursionError) as error:
-        raise _Misfit(_("What is sent along has to be JSON: %(error)s") % {"error": error}) from error
+        raise _Misfit(_("The payload is not valid JSON: %(error)s") % {"error": error}) from error
     send_for_staff(sent.workflow_id, sent.signal, payload, dedup=sent.request_id, actor=sent.user)
     return Said(
         messages.SUCCESS,
-        _("The signal “%(name)s” was accepted. The workflow takes it at its next step.")
+        _("The signal “%(name)s” was accepted. The workflow reads it at its next step.")
         % {"name": wording.name(sent.signal)},
         f"Signal {sent.signal} sent",
     )
@@ -200,7 +200,7 @@ VERBS: Mapping[str, Verb] = {
             permission="signal_workflow",
             label=gettext_lazy("Send signal"),
             title=gettext_lazy("Send a signal"),
-            explained=gettext_lazy("The workflow's code gets it where it waits for a signal of this name."),
+            explained=gettext_lazy("The workflow receives it when its code waits for a signal of this name."),
             reason="none",
             impossible=_without_code,
             carry_out=_signal,
@@ -210,7 +210,7 @@ VERBS: Mapping[str, Verb] = {
             permission="pause_workflow",
             label=gettext_lazy("Pause"),
             title=gettext_lazy("Pause the workflow"),
-            explained=gettext_lazy("No step of it begins until somebody resumes it. Nothing is lost meanwhile."),
+            explained=gettext_lazy("No new step starts until someone resumes it. Nothing is lost."),
             reason="optional",
             impossible=_not_running,
             carry_out=_pause,
@@ -220,7 +220,7 @@ VERBS: Mapping[str, Verb] = {
             permission="pause_workflow",
             label=gettext_lazy("Resume"),
             title=gettext_lazy("Resume the workflow"),
-            explained=gettext_lazy("It goes on where it stood. Timers that came due meanwhile run out at once."),
+            explained=gettext_lazy("It resumes where it left off. Timers that came due in the meantime fire at once."),
             reason="optional",
             impossible=_not_paused,
             carry_out=_resume,
@@ -231,7 +231,7 @@ VERBS: Mapping[str, Verb] = {
             label=gettext_lazy("Unblock"),
             title=gettext_lazy("Unblock the workflow"),
             explained=gettext_lazy(
-                "Its code tries again behind its history. That helps once fitting code has been deployed."
+                "Its code is run against its history again. This helps once code that matches has been deployed."
             ),
             reason="optional",
             impossible=_not_blocked,
@@ -242,7 +242,7 @@ VERBS: Mapping[str, Verb] = {
             permission="cancel_workflow",
             label=gettext_lazy("Cancel"),
             title=gettext_lazy("Ask the workflow to cancel"),
-            explained=gettext_lazy("Its code is told, and may clean up before it ends, such as giving money back."),
+            explained=gettext_lazy("Its code is asked to stop, and may clean up first (refund a payment, say)."),
             reason="optional",
             impossible=_ended,
             carry_out=_cancel,
@@ -250,8 +250,8 @@ VERBS: Mapping[str, Verb] = {
             of_single=(
                 gettext_lazy("Cancel the activity"),
                 gettext_lazy(
-                    "While it waits, it ends at once. A handler that runs is told, and sees it when it looks next; one "
-                    "that never looks goes on to its end."
+                    "If it has not started, it ends at once. If its handler is running, the handler sees the "
+                    "request when it next checks; one that never checks runs to its end."
                 ),
             ),
         ),
@@ -261,7 +261,7 @@ VERBS: Mapping[str, Verb] = {
             label=gettext_lazy("Terminate"),
             title=gettext_lazy("Terminate the workflow"),
             explained=gettext_lazy(
-                "It ends at once. Its code is not asked and can not clean up; what it had begun stays as it is."
+                "It ends at once. Its code is not asked and cannot clean up; what it has already done stays as it is."
             ),
             reason="required",
             impossible=_ended,
@@ -300,7 +300,7 @@ def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpRespo
         return _page(request, room, verb, workflow, uuid.uuid4().hex)
     sent = _read(request, workflow.pk)
     if sent.request_id in request.session.get(_SENT, []):
-        messages.info(request, _("This was already done: the same form was sent before."))
+        messages.info(request, _("Already done: this form was submitted before."))
         return HttpResponseRedirect(back)
     try:
         problem = _problem(verb, sent)
@@ -323,7 +323,7 @@ def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpRespo
 def _mailbox_full(full: MailboxFull) -> str:
     if full.history_is_full:
         return _("The signal was not sent: the workflow's history has no room for more signals.")
-    return _("The signal was not sent: %(count)s signals wait to be read already. Try again when it has read some.") % {
+    return _("The signal was not sent: %(count)s are already waiting to be read. Try again when some are read.") % {
         "count": wording.number(full.signals)
     }
 
@@ -347,9 +347,9 @@ def _carry_out(verb: Verb, sent: Sent, workflow: Any) -> Said:
     except WorkflowNotBlocked:
         return Said(messages.WARNING, _("Nothing was changed: the workflow is not blocked."))
     except WorkflowNotFound:
-        return Said(messages.WARNING, _("Nothing was changed: the workflow is not there any more."))
+        return Said(messages.WARNING, _("Nothing was changed: the workflow no longer exists."))
     except (DatabaseError, InterfaceError):
-        text = _("The database did not answer: it is not certain that this was done. Look at the page, then try again.")
+        text = _("The database did not answer: this may or may not have been done. Check the page, then try again.")
         return Said(messages.ERROR, text)
 
 
@@ -371,11 +371,11 @@ def _read(request: HttpRequest, workflow_id: uuid.UUID) -> Sent:
 
 def _problem(verb: Verb, sent: Sent) -> str:
     if verb.reason == "required" and not sent.reason:
-        return _("Please say why: this needs a reason, which becomes part of the history.")
+        return _("A reason is required. It becomes part of the history.")
     if len(sent.reason) > LONGEST_REASON:
-        return _("The reason is too long: %(most)s characters are the most.") % {"most": wording.number(LONGEST_REASON)}
+        return _("The reason is too long. The limit is %(most)s characters.") % {"most": wording.number(LONGEST_REASON)}
     if verb.name == "signal" and not sent.signal:
-        return _("Please give the signal's name.")
+        return _("Enter the name of the signal.")
     reasons.check(sent.reason)
     return ""
 

@@ -31,8 +31,8 @@ class Command(BaseCommand):
     """Parse, call one verb, print its answer, exit with its code. Data goes to stdout, everything else to stderr."""
 
     help = (
-        "Look at workflows and operate them. Exits 0 done, 1 refused (health: not well), 2 for wrong usage, "
-        "3 when the store is not available."
+        "Inspect and operate workflows. Exit codes: 0 done, 1 refused (health: not well), 2 wrong usage, 3 "
+        "database not available."
     )
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -44,12 +44,12 @@ class Command(BaseCommand):
         for name, verb in VERBS.items():
             own = verbs.add_parser(name, help=verb.help, description=verb.help)
             verb.add_arguments(own)
-            own.add_argument("--json", action="store_true", help="print the answer as JSON")
+            own.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
         for value in options.values():
             if isinstance(value, str) and not _is_storable(value):
-                said = f"{value!r} is not possible: it holds bytes that are no text."
+                said = f"{value!r} is not allowed: it contains bytes that are not text."
                 self._refuse(WrongUsage(said), Exit.USAGE, options)
         try:
             refuse_unfit()
@@ -87,7 +87,7 @@ class Command(BaseCommand):
             output.give_up()
         except OSError as full:
             output.give_up()
-            text = f"The verb was carried out, but its answer could not be written: {full.strerror}."
+            text = f"The verb was carried out, but its output could not be written: {full.strerror}."
             raise CommandError(text, returncode=Exit.REFUSED) from full
 
 

@@ -39,7 +39,7 @@ kilobytes a deep call ends the process."""
 class Command(BaseCommand):
     """Parse, run a worker or a supervisor, exit with its code."""
 
-    help = "Run turns and activities until stopped. Exits 0 clean, 2 for wrong usage, 3 when the store was not reached."
+    help = "Turn workflows, run activities. Exit codes: 0 clean, 2 wrong usage, 3 database not reached."
 
     def __init__(self, *args: Any, **options: Any) -> None:
         output.make_sure()  # before Django takes hold of the streams
@@ -48,14 +48,16 @@ class Command(BaseCommand):
         self.stderr.style_func = self.style.ERROR
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--queue", action="append", default=[], metavar="NAME", help="may be repeated; none: all")
+        parser.add_argument(
+            "--queue", action="append", default=[], metavar="NAME", help="serve only this one; repeatable"
+        )
         parser.add_argument("--concurrency", type=int, metavar="N", help="handlers at once, in each process")
         parser.add_argument("--processes", type=int, metavar="N", help="worker processes under a supervisor")
-        parser.add_argument("--name", default="", help="how this worker is listed; default: host, process, and digits")
+        parser.add_argument("--name", default="", help="the name of this worker (default: host, process and digits)")
         parser.add_argument("--burst", action="store_true", help="work until nothing is due now, then exit")
-        parser.add_argument("--require-db", action="store_true", help="exit 3 if the store is away at the start")
-        parser.add_argument("--health", default="", metavar="ADDRESS:PORT", help="answer 200 or 503 over HTTP")
-        parser.add_argument("--reload", action="store_true", help="start anew when the code changes")
+        parser.add_argument("--require-db", action="store_true", help="exit with 3 if the database is away at start")
+        parser.add_argument("--health", default="", metavar="ADDRESS:PORT", help="answer health checks over HTTP")
+        parser.add_argument("--reload", action="store_true", help="restart when code changes")
 
     def handle(self, *args: Any, **options: Any) -> None:
         for name in ("concurrency", "processes"):
@@ -100,9 +102,7 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
     try:
         answering = HealthThread(health, worker.complaints) if health is not None else None
     except RuntimeError as full:
-        text = (
-            f"This machine gives the worker no threads ({full}). Raise `ulimit -u` or the pids limit of the container."
-        )
+        text = f"No more threads on this machine ({full}). Raise `ulimit -u` or the pids limit of the container."
         raise CommandError(text, returncode=Exit.MACHINE) from full
     try:
         hurry = Hurry(worker.cut_grace)
@@ -190,7 +190,7 @@ def _mode(options: dict[str, Any]) -> Mode:
 
 def _tally(worker: Worker) -> str:
     tally = worker.tally
-    return f"{worker.handlers.busy} running, {tally.done} done, {tally.failed} failed, {tally.retried} tried again"
+    return f"{worker.handlers.busy} running, {tally.done} done, {tally.failed} failed, {tally.retried} retried"
 
 
 def _prepare_process() -> None:
@@ -210,9 +210,7 @@ def _as_first_process() -> int | None:
     try:
         code = orphans.watch_over()
     except OSError as full:
-        text = (
-            f"This machine gives the worker no process ({full}). Raise `ulimit -u` or the pids limit of the container."
-        )
+        text = f"No more processes on this machine ({full}). Raise `ulimit -u` or the pids limit of the container."
         raise CommandError(text, returncode=Exit.MACHINE) from full
     if code is None:
         forking.forget()

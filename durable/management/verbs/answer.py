@@ -108,8 +108,8 @@ def printable(text: object) -> str:
 def put_off(status: WorkflowStatus, blocked_reason: str = "") -> str:
     """What a person has to know who has sent something to a workflow that does not turn now; empty where it does."""
     if status is WorkflowStatus.PAUSED:
-        return " It is paused: that comes after `durable resume`."
-    return " It is blocked: that comes once its code can go on." if blocked_reason else ""
+        return " It is paused, so this takes effect after `durable resume`."
+    return " It is blocked, so this takes effect when it is unblocked." if blocked_reason else ""
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:

@@ -14,12 +14,14 @@ SOAK_MINUTES = 10.0
 
 
 def _add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("--database", metavar="ALIAS", help="measure beside this database; default: the engine's")
+    parser.add_argument("--database", metavar="ALIAS", help="measure on this database's server (default: the engine's)")
     parser.add_argument(
-        "--gate", action="store_true", help="exit 1 when a stated figure is missed, or a worker was not flat"
+        "--gate",
+        action="store_true",
+        help="exit with 1 when a stated figure is missed, or a worker was not flat",
     )
     parser.add_argument("--quick", action="store_true", help="smaller sizes, for a first impression")
-    parser.add_argument("--soak", action="store_true", help="instead: watch two workers under steady load for growth")
+    parser.add_argument("--soak", action="store_true", help="instead, watch two workers' memory under steady load")
     parser.add_argument("--minutes", type=float, metavar="N", help=f"how long a soak takes; default: {SOAK_MINUTES:g}")
 
 
@@ -30,7 +32,7 @@ def _run(options: dict[str, Any]) -> Answer:
     if options["soak"]:
         return _soak(options)
     if options["minutes"] is not None:
-        raise WrongUsage("--minutes says how long a soak takes; ask for one with --soak.")
+        raise WrongUsage("--minutes is the length of a soak; it needs --soak.")
     return _measure(options)
 
 

@@ -14,20 +14,20 @@ from durable.management.verbs.answer import Answer, Exit, Verb, put_off, workflo
 from durable.outcomes import CancelAnswer
 
 _WORDS = {
-    CancelAnswer.DONE: "Cancelled: it had not begun, and will not.",
-    CancelAnswer.ASKED: "Asked: the workflow sees it at its next turn, and may clean up first.",
-    CancelAnswer.ALREADY_OVER: "Already over.",
+    CancelAnswer.DONE: "Cancelled: it had not started, and will not start.",
+    CancelAnswer.ASKED: "Requested: the workflow sees it at its next turn, and may clean up first.",
+    CancelAnswer.ALREADY_OVER: "Already ended.",
     CancelAnswer.NOT_FOUND: "There is no such workflow.",
 }
 
 
-_SINGLE_ASKED = "Asked: the handler that runs sees it when it looks next; one that never looks goes on to its end."
+_SINGLE_ASKED = "Requested: the running handler sees it when it next checks; one that never checks runs to its end."
 
 
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument("--reason", default="", help="becomes part of the history")
-    parser.add_argument("--actor", default="", help="who asks for it")
+    parser.add_argument("--actor", default="", help="who does it; becomes part of the audit")
 
 
 def _run(options: dict[str, Any]) -> Answer:
@@ -37,7 +37,7 @@ def _run(options: dict[str, Any]) -> Answer:
     outcome = cancel(owner, reason=options["reason"], actor=options["actor"] or None, audited=True)
     words = _SINGLE_ASKED if outcome.single and outcome.answer is CancelAnswer.ASKED else _WORDS[outcome.answer]
     if outcome.answer is CancelAnswer.ALREADY_OVER and outcome.status is not None:
-        words = f"Already over: it is {outcome.status.value}."
+        words = f"Already ended: it is {outcome.status.value}."
     if outcome.answer is CancelAnswer.ASKED and outcome.status is not None and not outcome.single:
         words += put_off(outcome.status, look.snapshot(owner).blocked_reason)
     data = {
@@ -49,4 +49,4 @@ def _run(options: dict[str, Any]) -> Answer:
     return Answer(data, [words], Exit.REFUSED if refused else Exit.DONE)
 
 
-VERB = Verb("ask a workflow to end", _add_arguments, _run)
+VERB = Verb("ask a workflow to cancel itself", _add_arguments, _run)

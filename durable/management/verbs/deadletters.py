@@ -13,9 +13,9 @@ from durable.management.verbs.answer import Answer, Verb, WrongUsage, table, wor
 
 
 def _add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("--workflow", metavar="ID", help="those of one workflow")
+    parser.add_argument("--workflow", metavar="ID", help="only those of one workflow")
     letters.add_filter(parser)
-    parser.add_argument("--limit", type=int, default=1_000, metavar="N", help="at most so many (default: 1000)")
+    parser.add_argument("--limit", type=int, default=1_000, metavar="N", help="how many at most (default: 1000)")
 
 
 def _run(options: dict[str, Any]) -> Answer:
@@ -65,4 +65,4 @@ def _run(options: dict[str, Any]) -> Answer:
     return Answer(data, lines)
 
 
-VERB = Verb("dead letters, oldest first, with what was tried", _add_arguments, _run)
+VERB = Verb("dead letters, oldest first, with their attempts", _add_arguments, _run)

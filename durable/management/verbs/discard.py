@@ -16,12 +16,12 @@ _DISCARDED = "discarded"
 
 def _add_arguments(parser: CommandParser) -> None:
     letters.add_selection(parser)
-    parser.add_argument("--reason", default="", metavar="TEXT", help="becomes part of the audit; needed")
+    parser.add_argument("--reason", default="", metavar="TEXT", help="becomes part of the audit; required")
     parser.add_argument(
         "--then",
         choices=["fail", "cancel"],
         default="fail",
-        help="what a workflow that still waits gets: the activity fails (default), or it is cancelled",
+        help="for workflows that are waiting: the activity fails (default), or the workflow is cancelled",
     )
 
 
@@ -34,7 +34,7 @@ def _run(options: dict[str, Any]) -> Answer:
             preview_redrive(meant, mode=RedriveMode.FORCED), _DISCARDED, letters.first_of(options, single)
         )
     if not options["reason"].strip():
-        raise WrongUsage("discard needs --reason TEXT: say why, it becomes part of the audit.")
+        raise WrongUsage("discard needs --reason TEXT, which becomes part of the audit.")
     actor = letters.actor(options)
     if single is not None:
         with letters.refusals_said_once():
@@ -45,4 +45,4 @@ def _run(options: dict[str, Any]) -> Answer:
         return letters.many_done(letters.wanted(options), change, _DISCARDED)
 
 
-VERB = Verb("close dead letters for good; a workflow that still waits is told", _add_arguments, _run)
+VERB = Verb("close dead letters for good; waiting workflows get a failure or are cancelled", _add_arguments, _run)

@@ -11,7 +11,7 @@ from durable.management.verbs.answer import Answer, Exit, Verb, printable
 
 
 def _add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("--deep", action="store_true", help="also prove every status against its history; reads it all")
+    parser.add_argument("--deep", action="store_true", help="also check every status against its history (slow)")
 
 
 def _run(options: dict[str, Any]) -> Answer:
@@ -44,9 +44,9 @@ def _run(options: dict[str, Any]) -> Answer:
     workers = ", ".join(state.workers) or (
         f"nothing waits for a worker; silent: {', '.join(name for name, _ in state.silent[:5])}"
         if state.silent
-        else "no worker is running, and nothing waits for one"
+        else "no worker is running, and no work is waiting"
     )
     return Answer(data, [f"All is well ({printable(workers)})."])
 
 
-VERB = Verb("say whether all is well, with reasons; exits 1 when it is not", _add_arguments, _run)
+VERB = Verb("say whether all is well, with reasons; exits with 1 when it is not", _add_arguments, _run)

@@ -35,25 +35,25 @@ _NAMELESS = Naming(None, "")
 
 def add_filter(parser: CommandParser) -> None:
     """The conditions on a dead letter."""
-    parser.add_argument("--activity", metavar="NAME", help="those of one activity, by its registered name")
+    parser.add_argument("--activity", metavar="NAME", help="only those of one activity, by its registered name")
     parser.add_argument(
         "--cause",
         choices=[cause.value for cause in OF_DEAD_LETTERS],
         metavar="CAUSE",
-        help=f"those of one cause: {', '.join(cause.value for cause in OF_DEAD_LETTERS)}",
+        help=f"only those of one cause: {', '.join(cause.value for cause in OF_DEAD_LETTERS)}",
     )
     parser.add_argument(
-        "--error-group", metavar="GROUP", help="those that failed by one kind of error: `error_group` of --json"
+        "--error-group", metavar="GROUP", help="only those with one kind of error: `error_group` of --json"
     )
 
 
 def add_selection(parser: CommandParser) -> None:
     """One dead letter, all of them, or those that match."""
-    parser.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="the id of the workflow that owns it")
+    parser.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="the id of its workflow")
     parser.add_argument("ordinal", nargs="?", metavar="ORDINAL", help="the number of the activity in its current run")
-    parser.add_argument("--all", action="store_true", help="every dead letter there is")
+    parser.add_argument("--all", action="store_true", help="all dead letters")
     add_filter(parser)
-    parser.add_argument("--actor", metavar="USERNAME", help="the user who does it; becomes part of the audit")
+    parser.add_argument("--actor", metavar="USERNAME", help="who does it; becomes part of the audit")
     parser.add_argument("--dry-run", action="store_true", help="only say what would happen; write nothing")
 
 
@@ -63,8 +63,8 @@ def one_of(options: Mapping[str, Any]) -> tuple[uuid.UUID, int] | None:
     single = options["workflow"] is not None
     if single + options["all"] + filtered != 1:
         raise WrongUsage(
-            "Say which dead letters are meant, in one way: WORKFLOW ORDINAL, or --all, or --activity NAME, --cause "
-            "CAUSE and --error-group GROUP (together: those that match all of these)."
+            "Select dead letters in one of these ways: WORKFLOW ORDINAL; or --all; or --activity NAME, --cause "
+            "CAUSE and --error-group GROUP (given together, all of them have to match)."
         )
     if not single:
         return None
@@ -185,7 +185,7 @@ def _is_no_refusal(record: logging.LogRecord) -> bool:
 def one_done(done: Done, done_word: str) -> Answer:
     """The answer about a single one that was changed."""
     row = done.row
-    judged = " It had been judged." if done.was_judged else ""
+    judged = " Its workflow had moved on." if done.was_judged else ""
     named = _naming_after(row)
     data = {"answer": done_word, "was_judged": done.was_judged, "row": plain_row(row) | plain_naming(row, named)}
     known = str(hiding.of_naming(named.get(row.pk, _NAMELESS)))

@@ -15,10 +15,10 @@ _MOST = 10_000
 
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("--status", choices=[status.value for status in WorkflowStatus])
-    parser.add_argument("--type", help="the registered name, whole")
-    parser.add_argument("--key", help="the business key, whole")
-    parser.add_argument("--blocked", action="store_true", help="blocked ones only")
-    parser.add_argument("--limit", type=int, default=50, metavar="N", help="at most so many (default: 50)")
+    parser.add_argument("--type", help="only this registered name, in full")
+    parser.add_argument("--key", help="only this business key, in full")
+    parser.add_argument("--blocked", action="store_true", help="only blocked workflows")
+    parser.add_argument("--limit", type=int, default=50, metavar="N", help="how many at most (default: 50)")
 
 
 def _run(options: dict[str, Any]) -> Answer:

@@ -13,7 +13,7 @@ from durable.operations import pause
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument("--reason", default="", help="becomes part of the history")
-    parser.add_argument("--actor", default="", help="who asks for it")
+    parser.add_argument("--actor", default="", help="who does it; becomes part of the audit")
 
 
 def _run(options: dict[str, Any]) -> Answer:
@@ -21,7 +21,7 @@ def _run(options: dict[str, Any]) -> Answer:
     state = pause(owner, reason=options["reason"], actor=options["actor"] or None)
     return Answer(
         {"id": str(owner), "answer": state.value},
-        ["Paused: its code does not turn and nothing of it is claimed. What is out with a worker goes on."],
+        ["Paused: its code is not run and none of its activities are claimed. Running activities finish."],
     )
 
 

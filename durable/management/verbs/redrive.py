@@ -16,7 +16,7 @@ _REDRIVEN = "redriven"
 
 def _add_arguments(parser: CommandParser) -> None:
     letters.add_selection(parser)
-    parser.add_argument("--force", action="store_true", help="also what was judged; needs --reason")
+    parser.add_argument("--force", action="store_true", help="also those whose workflow has moved on; needs --reason")
     parser.add_argument("--reason", default="", metavar="TEXT", help="becomes part of the audit")
 
 
@@ -27,7 +27,7 @@ def _run(options: dict[str, Any]) -> Answer:
         meant = [single] if single is not None else letters.wanted(options)
         return letters.previewed(preview_redrive(meant, mode=mode), _REDRIVEN, letters.first_of(options, single))
     if options["force"] and not options["reason"].strip():
-        raise WrongUsage("--force needs --reason TEXT: say why, it becomes part of the audit.")
+        raise WrongUsage("--force needs --reason TEXT, which becomes part of the audit.")
     actor = letters.actor(options)
     if single is not None:
         with letters.refusals_said_once():
@@ -38,4 +38,4 @@ def _run(options: dict[str, Any]) -> Answer:
         return letters.many_done(letters.wanted(options), change, _REDRIVEN)
 
 
-VERB = Verb("give dead letters back to the workers; refused ones are named with their reason", _add_arguments, _run)
+VERB = Verb("queue dead letters for retry; refused ones are listed with the reason", _add_arguments, _run)

@@ -15,8 +15,8 @@ from durable.outcomes import Reencrypted
 
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="only this one (default: all, oldest first)")
-    parser.add_argument("--after", metavar="WORKFLOW", help="go on behind this one, where a run was broken off")
-    parser.add_argument("--limit", type=int, metavar="N", help="at most so many workflows")
+    parser.add_argument("--after", metavar="WORKFLOW", help="continue after this one, where an earlier call stopped")
+    parser.add_argument("--limit", type=int, metavar="N", help="how many workflows at most")
     parser.add_argument("--dry-run", action="store_true", help="only count what would be rewritten; write nothing")
 
 
@@ -37,11 +37,11 @@ def _run(options: dict[str, Any]) -> Answer:
         "dry_run": dry_run,
     }
     did = "would be re-encrypted" if dry_run else "re-encrypted"
-    lines = [f"{total.payloads:,} payloads of {changed:,} workflows {did}; {seen:,} workflows looked at."]
+    lines = [f"{total.payloads:,} payloads of {changed:,} workflows {did}; {seen:,} workflows checked."]
     if total.unreadable:
         lines.append(f"{total.unreadable:,} payloads cannot be read and were left as they are; the log names them.")
     if last is not None and options["limit"] is not None:
-        lines.append(f"To go on: --after {last}")
+        lines.append(f"To continue: --after {last}")
     return Answer(data, lines, Exit.REFUSED if total.unreadable else Exit.DONE)
 
 
@@ -61,4 +61,4 @@ def _meant(options: dict[str, Any]) -> Iterator[uuid.UUID]:
         after = owners[-1]
 
 
-VERB = Verb("put stored payloads under the key that the codec writes with now", _add_arguments, _run)
+VERB = Verb("encrypt stored payloads with the key that the codec writes with now", _add_arguments, _run)

@@ -13,7 +13,7 @@ from durable.operations import resume
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument("--reason", default="", help="becomes part of the history")
-    parser.add_argument("--actor", default="", help="who asks for it")
+    parser.add_argument("--actor", default="", help="who does it; becomes part of the audit")
 
 
 def _run(options: dict[str, Any]) -> Answer:
@@ -21,8 +21,8 @@ def _run(options: dict[str, Any]) -> Answer:
     state = resume(owner, reason=options["reason"], actor=options["actor"] or None)
     return Answer(
         {"id": str(owner), "answer": state.value},
-        ["Resumed: its code turns again, and what came meanwhile is read."],
+        ["Resumed: its code runs again, and messages that came meanwhile are read."],
     )
 
 
-VERB = Verb("let a paused workflow go on", _add_arguments, _run)
+VERB = Verb("let a paused workflow continue", _add_arguments, _run)

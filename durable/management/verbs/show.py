@@ -38,9 +38,9 @@ _MOST_CHARACTERS = 4_000_000
 
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
-    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="events behind this one (default: all)")
-    parser.add_argument("--limit", type=int, default=1_000, metavar="N", help="at most so many events (default: 1000)")
-    parser.add_argument("--actor", default="", help="who looks; noted where RECORD_VIEWS asks for that")
+    parser.add_argument("--after", type=int, default=0, metavar="SEQ", help="only events after this one (default: all)")
+    parser.add_argument("--limit", type=int, default=1_000, metavar="N", help="how many events at most (default: 1000)")
+    parser.add_argument("--actor", default="", help="who looks; recorded under RECORD_VIEWS")
 
 
 def _run(options: dict[str, Any]) -> Answer:
@@ -189,13 +189,13 @@ def _unread_lines(unread: Sequence[look.UnreadMessage]) -> list[str]:
         for message in unread[:_MOST_UNREAD]
     ]
     more = ["… and more."] if len(unread) > _MOST_UNREAD else []
-    title = "Unread for good: accepted, and the workflow ended before it read them."
+    title = "Never read: the workflow ended before it read these messages."
     return ["", title, *table(["MESSAGE", "ARRIVED", "KIND", "DATA"], rows), *more]
 
 
 def _status(row: look.PendingRow) -> str:
     words = "dead letter" if row.status is OutboxStatus.DEAD else row.status.value
-    return f"{words}, cancel asked, not yet seen" if row.cancel_asked else words
+    return f"{words}, cancellation requested, not yet seen" if row.cancel_asked else words
 
 
 def _history_lines(events: Sequence[Event], snapshot: Snapshot) -> list[str]:

@@ -14,8 +14,8 @@ from durable.management.verbs.answer import Answer, Verb, printable, put_off, re
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument("name", metavar="NAME")
-    parser.add_argument("--payload", default="null", metavar="JSON", help="what the workflow receives (default: null)")
-    parser.add_argument("--actor", default="", help="who sends it; becomes part of the audit")
+    parser.add_argument("--payload", default="null", metavar="JSON", help="the payload (default: null)")
+    parser.add_argument("--actor", default="", help="who does it; becomes part of the audit")
 
 
 def _run(options: dict[str, Any]) -> Answer:

@@ -22,12 +22,12 @@ _STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Paramet
 
 
 def _add_arguments(parser: CommandParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="registered name of a workflow or an activity")
+    parser.add_argument("name", metavar="NAME", help="the registered name of a workflow or an activity")
     parser.add_argument("--key", help="the business key")
     # Not `args`: Django's own commands mean something else by that name.
     parser.add_argument("--args", dest="positional", default="[]", metavar="JSON-LIST", help="arguments by position")
     parser.add_argument("--kwargs", dest="named", default="{}", metavar="JSON-OBJECT", help="arguments by name")
-    parser.add_argument("--actor", default="", help="who starts it; becomes part of the audit")
+    parser.add_argument("--actor", default="", help="who does it; becomes part of the audit")
 
 
 def _run(options: dict[str, Any]) -> Answer:

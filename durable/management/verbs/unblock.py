@@ -13,7 +13,7 @@ from durable.operations import unblock
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("id", metavar="ID")
     parser.add_argument("--reason", default="", help="becomes part of the history")
-    parser.add_argument("--actor", default="", help="who asks for it")
+    parser.add_argument("--actor", default="", help="who does it; becomes part of the audit")
 
 
 def _run(options: dict[str, Any]) -> Answer:
@@ -21,7 +21,7 @@ def _run(options: dict[str, Any]) -> Answer:
     state = unblock(owner, reason=options["reason"], actor=options["actor"] or None)
     return Answer(
         {"id": str(owner), "answer": state.value},
-        ["Unblocked: its code tries again at its next turn, and is blocked anew if it still can not go on."],
+        ["Unblocked: its code tries again at its next turn, and is blocked again if it still cannot continue."],
     )
 
 

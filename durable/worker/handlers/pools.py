@@ -71,5 +71,5 @@ class PoolWatch:
             return ""
         return (
             f"the connection pool of the database {alias!r} is empty ({stats.get('pool_max', 0)} at most): "
-            f"{waiting} handlers wait for a connection, {errors} have got none so far"
+            f"{waiting} handlers are waiting for a connection, {errors} requests for one have failed so far"
         )

@@ -36,7 +36,7 @@ class Quiet(Enum):
 
     NOT_YET = "not yet"
     DONE = "done"
-    LOCKED = "nothing but what somebody else has locked"
+    LOCKED = "only what another session has locked"
 
 
 class Burst:

@@ -167,10 +167,10 @@ class Claims:
             over = self._lock.wait_for(lambda: not self._claiming and not self._for_turns.reserved, max(0.0, seconds))
             left = [delivery.claim.idempotency_key for delivery in self._unreturned]
         if not over:
-            return "a claim had not come to its end: what it takes stays leased until the lease runs out"
+            return "a claim had not finished: what it claims stays leased until the lease expires"
         if self._in_doubt is not None:
-            return "it is not known whether the last claim was committed: what it took stays leased"
-        return f"what came late could not be given back: {', '.join(left)}" if left else ""
+            return "it is not known whether the last claim was committed: what it claimed stays leased"
+        return f"late claims could not be given back: {', '.join(left)}" if left else ""
 
     @property
     def idle(self) -> int | None:

@@ -76,7 +76,7 @@ def check(folder: Path) -> None:
     """
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise Taken(f"{folder} is no folder")
+        raise Taken(f"{folder} is not a folder")
     if status.st_uid != os.geteuid():
         raise Taken(f"{folder} belongs to the user {status.st_uid}")
     if status.st_mode & FOR_OTHERS:

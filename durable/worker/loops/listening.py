@@ -97,7 +97,7 @@ class Listener:
         now = time.monotonic()
         if self._echo_sent is not None:
             if now - self._echo_sent > ECHO_WITHIN:
-                raise InterfaceError("the channel does not carry this worker's own word; is there a pooler in between?")
+                raise InterfaceError("this worker's own NOTIFY did not come back; is there a pooler in between?")
         elif now >= self._echo_due:
             self._echo_sent = now
             self._connection.execute(f'NOTIFY "{self._echo}"')

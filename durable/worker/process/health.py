@@ -76,7 +76,7 @@ class HealthSocket:
             self._socket.bind((host, port))
         except OSError as taken:
             self._socket.close()
-            raise ConfigurationError(f"--health can not listen on {host}:{port}: {taken.strerror}.") from taken
+            raise ConfigurationError(f"--health cannot listen on {host}:{port}: {taken.strerror}.") from taken
         self._socket.listen(2 * MOST_CALLERS)
         self._socket.setblocking(False)
         self._now = now
@@ -141,7 +141,7 @@ class HealthSocket:
             except (OSError, MemoryError) as refused:
                 number = getattr(refused, "errno", None)
                 if number in _NO_DESCRIPTORS and self._has_made_room():
-                    lacking = f"no descriptors left: {os.strerror(number)}"
+                    lacking = f"no file descriptors left: {os.strerror(number)}"
                 elif number not in _GONE_MEANWHILE:
                     self._deaf_until = self._now() + DEAF_FOR
                     log.warning("health_accept_failed", error=f"{type(refused).__name__}: {refused}")
@@ -258,7 +258,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """`ADDRESS:PORT` (`127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses). Raises `ConfigurationError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise ConfigurationError(f"--health {text!r} is no ADDRESS:PORT, as in 127.0.0.1:8080.")
+        raise ConfigurationError(f"--health {text!r} is not ADDRESS:PORT, as in 127.0.0.1:8080.")
     return host.strip("[]") or ALL_ADDRESSES, int(port)
 
 
@@ -268,7 +268,7 @@ def _seen(look: Callable[[], Sequence[str]]) -> Sequence[str]:
     # Whatever is wrong with a worker that cannot say how it is, its callers get an answer, and it is red.
     except Exception:
         log.exception("health_answer_failed")
-        return ["this worker cannot say how it is; its log says why"]
+        return ["this worker cannot determine its state; its log says why"]
 
 
 def _fault_of(head: bytes | bytearray) -> str:

@@ -74,7 +74,7 @@ class _Farewell(threading.Thread):
                 if delivery not in busy:
                     self._worker.leases.end(delivery)
             left = busy
-            self.trouble = f"somebody else has locked {len(left)} of what is to be given back" if left else ""
+            self.trouble = f"another session has locked {len(left)} of the deliveries to be given back" if left else ""
             if left and self.late.wait(LOCKED_FOR):
                 return
 

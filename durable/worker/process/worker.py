@@ -251,7 +251,7 @@ class Worker:
         """Why this worker is not well, in words; empty when it is."""
         texts = []
         if self._hangs is not None:
-            texts.append(f"the code of workflow {self._hangs} hangs; this worker starts itself anew")
+            texts.append(f"the code of workflow {self._hangs} hangs; this worker restarts itself")
         elif self._exit is not None:
             texts.append("stopping")
         elif not self.ready.is_set():

@@ -53,7 +53,7 @@ class Pulse:
     def complaint(self, *, stuck_after: float) -> str:
         """Why this loop is not well, in words; empty when it is."""
         if self.trouble:
-            return f"the {self.name} loop can not reach the store: {self.trouble}"
+            return f"the {self.name} loop cannot reach the database: {self.trouble}"
         since = self.busy_since
         if since is not None and time.monotonic() - since > stuck_after:
             return f"the {self.name} loop has been stuck for {time.monotonic() - since:.0f} s"

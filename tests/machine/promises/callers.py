@@ -84,7 +84,7 @@ def taken(state: State, answer: object, type: str, key: str | None) -> bool:
     if isinstance(answer, KeyTaken):
         assert (answer.key, answer.holder) == (key, held_by)
         return True
-    assert held_by is None, f"{key} of {type} is held by {held_by}, and {answer} got it"
+    assert held_by is None, f"{key} of {type} belongs to workflow {held_by}, and {answer} got it"
     return False
 
 
