@@ -1,6 +1,6 @@
-"""Durable execution for Django.
+"""Durable execution for Django: what you need to write workflows and to start them.
 
-What is needed to write workflows, and to start them. Safe to import before apps are loaded.
+Safe to import before apps are loaded.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The app's own activity: one piece of redriving or discarding all the dead letters that match a filter."""
+"""The app's own activity: one batch of a job that redrives or discards all dead letters that match a filter."""
 
 from __future__ import annotations
 
@@ -26,16 +26,17 @@ from durable.scope import Scope
 logger = get_logger("durable.activities")
 
 QUEUE = "durable"
-"""The queue that this work waits in. A worker that is not bound to queues serves it, too."""
+"""The queue of these jobs. A worker without `--queue` serves it, too."""
 AT_ONCE = 200
-"""Rows of one piece: a second or two of work, so that progress shows and a stop is heard soon."""
+"""Rows of one batch: a second or two of work, so that progress is visible and a stop takes effect soon."""
 EXAMPLES = 5
 """Rows that are named for each kind of outcome."""
 
 OUT_OF_SCOPE = "out_of_scope"
-"""Counts what the person who asked may not see any more: it is left as it is."""
+"""Counts the rows that the user who asked may no longer see; they are left unchanged."""
 OUTCOME_UNKNOWN = "outcome_unknown"
-"""Counts what the database may or may not have carried out: nobody may be told that nothing was changed."""
+"""Counts the changes that the database may or may not have committed, so that nobody is told that nothing was changed.
+"""
 
 _TRIES = 8
 
@@ -49,12 +50,12 @@ class BulkVerb(StrEnum):
 
     @property
     def done(self) -> str:
-        """The key under which the rows that were changed are counted; the others are counted under a refusal's code."""
+        """The key under which changed rows are counted; refused rows are counted under the refusal's code."""
         return "discarded" if self is BulkVerb.DISCARD else "redriven"
 
     @property
     def permission(self) -> str:
-        """What a user needs for it, beside the permission to see dead letters."""
+        """The permission that a user needs for it, in addition to the one to see dead letters."""
         return {
             BulkVerb.REDRIVE: "redrive_deadletter",
             BulkVerb.FORCE: "force_redrive_deadletter",
@@ -63,11 +64,11 @@ class BulkVerb(StrEnum):
 
 
 CANCELLING = "cancel_workflow"
-"""What a discard needs beside its own permission if it is to cancel the workflows that still wait."""
+"""The permission that a discard needs in addition to its own if it cancels the workflows that are waiting."""
 
 
 class Stopped(StrEnum):
-    """Why a work was ended before its time. The values are stored."""
+    """Why a job was stopped early. The values are stored."""
 
     ACTOR_GONE = "actor_gone"
     ACTOR_INACTIVE = "actor_inactive"
@@ -90,28 +91,29 @@ class BulkJob:
 
 @dataclass(frozen=True, slots=True)
 class BulkProgress:
-    """How far it is: rows by outcome, some examples of each (ids of outbox rows), and what comes next."""
+    """The progress of a job: rows by outcome, some examples of each (ids of outbox rows), and what comes next."""
 
     counts: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[int]] = field(default_factory=dict)
     coming: list[tuple[uuid.UUID, int, int, int]] = field(default_factory=list)
-    """Workflow, ordinal, run and row id of those that the next piece will change."""
+    """Workflow, ordinal, run and row id of the rows that the next batch will change."""
     behind: tuple[datetime, int] | None = None
     pause: timedelta = timedelta()
     over: bool = False
     stopped: str = ""
-    """Why it is over before its time, one of `Stopped`; what was `coming` was not changed then. Empty if it is not."""
+    """Why the job was stopped early, one of `Stopped`; the `coming` rows were not changed then. Empty otherwise."""
 
 
 @activity(queue=QUEUE, retry=Retry(max_attempts=_TRIES, no_retry=()), on_dead_letter="deliver")
 def change_some_dead_letters(job: BulkJob, progress: BulkProgress) -> BulkProgress:
-    """Change the dead letters that are `coming`, and look for the next ones behind them.
+    """Change the dead letters that are `coming`, and find the next ones after them.
 
-    Safe to run again: which rows are meant was recorded before, and under the job's `request` each is changed and
-    counted once. While the database is away the attempt fails, to be repeated; the last one counts the rest as refused.
+    Safe to run again: the rows were recorded before, and the job's `request` makes sure that each is changed and
+    counted once. While the database is away, the attempt fails and is retried; the last attempt counts the rest as
+    refused.
 
-    The user who asked is loaded anew each time. The work is over as soon as he is not there or not active any more, or
-    may not do this any more; rows that he may not see any more are left alone.
+    The user who asked is loaded again each time. The job stops as soon as the user is deleted, inactive, or no longer
+    permitted to do this; rows that the user may no longer see are skipped.
     """
     user = _user(job)
     scope = Scope(user)
@@ -178,7 +180,7 @@ def _change(job: BulkJob, places: list[Place], actor: Any) -> list[Redriven | Di
 
 
 def _stopped(job: BulkJob, user: Any, scope: Scope) -> Stopped | None:
-    """Why this may not go on, if it may not. What code has started in nobody's name is not asked about."""
+    """Why this job may not continue, or None if it may. A job that code has started without a user always may."""
     if job.actor_key is None:
         return None
     if user is None:
@@ -198,7 +200,7 @@ def _stopped(job: BulkJob, user: Any, scope: Scope) -> Stopped | None:
 
 
 class ScopeUnknown(Exception):
-    """The hook that says who may see what has failed."""
+    """The function of `ADMIN_SCOPE` has failed."""
 
 
 def _seen(job: BulkJob, progress: BulkProgress, scope: Scope) -> set[int]:
@@ -210,7 +212,7 @@ def _seen(job: BulkJob, progress: BulkProgress, scope: Scope) -> set[int]:
 
 
 def _code(job: BulkJob, outcome: Redriven | Discarded | RedriveRefused) -> str:
-    """What was done counts as done also when an earlier delivery of this piece did it."""
+    """Rows that an earlier delivery of this batch has changed count as done."""
     if not isinstance(outcome, RedriveRefused) or outcome.code == "already_done":
         return job.verb.done
     if isinstance(outcome, StoreUnavailable) and outcome.outcome_unknown:
@@ -219,13 +221,13 @@ def _code(job: BulkJob, outcome: Redriven | Discarded | RedriveRefused) -> str:
 
 
 def _pause(job: BulkJob, moved: int) -> timedelta:
-    """How long the rows of this piece take to come due: the next piece's begin behind them."""
+    """How long the rows of this batch take to come due; those of the next batch start after that."""
     rate = settings.redrive_per_second
     return timedelta() if rate is None or job.verb is BulkVerb.DISCARD else timedelta(seconds=moved / rate)
 
 
 def _user(job: BulkJob) -> Any:
-    """The user who asked for it, if there still is one."""
+    """The user who asked for it, or None if the user no longer exists."""
     from django.contrib.auth import get_user_model
 
     if job.actor_key is None:

@@ -19,7 +19,7 @@ from durable.kernel.loop import asyncio_private
 
 
 def install() -> None:
-    """Hand the checks to Django. Again is the same as once."""
+    """Registers the checks with Django. Idempotent."""
     register(check_settings, "durable")
     register(check_registered, "durable")
     register(check_environment, Tags.async_support)
@@ -37,7 +37,7 @@ def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def check_environment(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """E006: Django's guard against the ORM under a loop has to be on."""
+    """E006: Django's guard against ORM calls under a running event loop has to be on."""
     if not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
         return []
     return [
@@ -87,7 +87,7 @@ def check_registered(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def check_alias(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """E004, E005, E008 to E010, W001 to W004, W006 to W009: where the rows are, as far as settings tell."""
+    """E004, E005, E008 to E010, W001 to W004, W006 to W009: the engine's database, as far as settings tell."""
     if problems():
         return []
     split = _split()
@@ -98,12 +98,12 @@ def check_alias(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def check_server(app_configs: Any, *, databases: Sequence[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """E009, W004 and W007 to W009 again, where the server's or role's own value is not what the settings leave."""
+    """E009, W004 and W007 to W009 again, for values that the server or the role sets."""
     if problems() or settings.database_alias not in (databases or ()):
         return []
     faults = [*findings(settings.database_alias), *pool_findings()]
     if any(fault.weight is not Weight.WARNED for fault in faults):
-        return []  # E009 names it; to connect would raise what the driver, or its pool, makes of it
+        return []  # E009 names it; connecting would raise the driver's or its pool's own error
     said = {(fault.id, fault.text) for fault in faults}
     connection = connections[settings.database_alias]
     return [_message(fault) for fault in server_findings(connection) if (fault.id, fault.text) not in said]
@@ -156,7 +156,7 @@ def check_admin_scope(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def check_deployed(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """I001: SQLite is one machine's."""
+    """I001: SQLite is for a single machine."""
     if problems() or connections[settings.database_alias].vendor != "sqlite":
         return []
     return [
@@ -174,7 +174,7 @@ def _split() -> list[CheckMessage]:
     places = {model.__name__: {router.db_for_write(model), router.db_for_read(model)} for model in models}
     used = set().union(*places.values())
     refusing = [model.__name__ for model in models if not router.allow_migrate_model(alias, model)]
-    # A router without an opinion says "default", which a DATABASE of one's own overrules.
+    # A router without an opinion returns "default", which the DATABASE setting overrules.
     if not refusing and (used == {alias} or (settings.database and used == {DEFAULT_DB_ALIAS})):
         return []
     routes = ", ".join(f"{name} on {' and '.join(sorted(where))}" for name, where in sorted(places.items()))

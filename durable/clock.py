@@ -1,8 +1,8 @@
 """The one reader of time.
 
-Moments that decide (due, lease) are the database server's on PostgreSQL and this host's on SQLite, where there is one
-host only. They are written and compared inside statements, as `Now()` in the ORM or `now_sql()` in the store's SQL.
-`freeze` and `move` are for tests: while frozen, every reader in this process sees the frozen moment.
+Times that decide something (due, lease) are the database server's on PostgreSQL and this host's on SQLite, where there
+is only one host. They are written and compared inside statements, as `Now()` in the ORM or `now_sql()` in the store's
+SQL. `freeze` and `move` are for tests: while frozen, every reader in this process sees the frozen moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _frozen: datetime | None = None
 
 
 def is_frozen() -> bool:
-    """Whether a test holds the clock."""
+    """Whether a test has frozen the clock."""
     return _frozen is not None
 
 
@@ -40,7 +40,7 @@ def unfreeze() -> None:
 
 
 def move(by: timedelta) -> datetime:
-    """Move a frozen clock forward and answer the new moment."""
+    """Moves a frozen clock forward and returns the new time."""
     if _frozen is None:
         raise ValueError("Only a frozen clock can be moved. Call freeze() first.")
     freeze(_frozen + by)
@@ -88,7 +88,8 @@ def now_sql(connection: BaseDatabaseWrapper, plus: timedelta = timedelta()) -> t
 def lease_sql(connection: BaseDatabaseWrapper, lease_for: timedelta) -> tuple[str, list[Any]]:
     """An SQL expression for the end of a lease that is granted by the statement which writes it, and its parameters.
 
-    Not the statement's beginning: a statement may wait for a lock before it writes, and would grant what has run out.
+    Not counted from the statement's beginning: a statement may wait for a lock before it writes, and the lease would
+    have expired already.
     """
     if connection.vendor != "postgresql" or _frozen is not None:
         return now_sql(connection, lease_for)

@@ -1,7 +1,7 @@
 """The settings of the app: `DURABLE = {...}`, every key optional.
 
-`settings` is read lazily, is frozen, and follows Django's `setting_changed`. `problems()` says what is wrong with the
-project's dict; the system checks word it, and reading `settings` raises it.
+`settings` is read lazily, is frozen, and follows Django's `setting_changed`. `problems()` returns what is wrong with
+the project's dict; the system checks report it, and reading `settings` raises it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Problem:
 
 
 class _Refused(Exception):
-    """The value of a key is none that it can have."""
+    """The value of a key is not allowed."""
 
 
 def _span(value: Any) -> None:
@@ -131,7 +131,7 @@ def _alias(value: Any) -> None:
 
 
 def _path(value: Any) -> None:
-    """Nothing is imported here: what is wrong with the hook of the admin must not stop a worker."""
+    """Nothing is imported here, since a fault in the admin's hook must not stop a worker."""
     if value is not None and (not isinstance(value, str) or "." not in value.strip(".")):
         raise _Refused("the dotted path of a function that takes a user and a queryset, or None")
 
@@ -161,7 +161,7 @@ def _dotted(value: Any) -> None:
 
 
 def _takes_birthplace(hook: Callable[..., Any]) -> bool:
-    """Whether a codec's hook can be called as the engine does. One whose signature cannot be read has to be tried."""
+    """Whether a codec's hook can be called as the engine does. True if its signature cannot be read."""
     try:
         inspect.signature(hook).bind(None, "", NOWHERE)
     except TypeError:
@@ -218,7 +218,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "ENCRYPTION_KEYS": _encryption_keys,
     "READ_UNENCRYPTED": _flag,
 }
-"""Every key that `DURABLE` may have, with what refuses a wrong value."""
+"""Every key that `DURABLE` may have, with the function that refuses a wrong value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,14 +280,14 @@ class Settings:
 
     @property
     def logs_texts_of_failures(self) -> bool:
-        """`LOG_FAILURES`, else not where failures are sealed or hidden: their texts quote payloads."""
+        """`LOG_FAILURES`, else false if failures are encrypted or hidden, since their texts quote payloads."""
         if self.chosen_log_failures is not None:
             return self.chosen_log_failures == "full"
         return not self.seals_failures and not self.redact_payloads
 
     @property
     def seals_failures(self) -> bool:
-        """Whether texts of failures go through the codec: where there is one, but for `PLAIN_FAILURES`."""
+        """Whether texts of failures go through the codec: if there is one, and `PLAIN_FAILURES` is off."""
         return self.chosen_codec != JSON_CODEC and not self.plain_failures
 
     @property
@@ -347,7 +347,7 @@ def _missed_by_codec(chosen: Mapping[str, Any]) -> list[Problem]:
 
 
 def _too_long(chosen: Mapping[str, Any]) -> list[Problem]:
-    """Spans, each right by itself, that are longer than the lease, in which they have to come to pass."""
+    """Time spans that are valid by themselves but longer than the lease, within which they have to pass."""
     lease = chosen.get("LEASE_FOR", Settings.lease_for)
     reasons = {"RECONCILE_EVERY": "a worker with so rare heartbeats would be taken for dead"}
     if not chosen.get("NOTIFY"):
@@ -363,7 +363,7 @@ def _too_long(chosen: Mapping[str, Any]) -> list[Problem]:
 
 
 class _Current:
-    """Stands for the settings in force. Any attribute is read from them, none can be set."""
+    """A read-only proxy of the settings in force."""
 
     def __init__(self) -> None:
         object.__setattr__(self, "_read", None)
@@ -387,7 +387,7 @@ class _Current:
         return read
 
     def forget(self, *, setting: str, **_extra: Any) -> None:
-        """Django's `setting_changed`: read anew at the next use."""
+        """Receiver of Django's `setting_changed`: the settings are read again at their next use."""
         if setting in ("DURABLE", "DATABASES", "DATABASE_ROUTERS"):
             object.__setattr__(self, "_read", None)
 

@@ -2,7 +2,7 @@
 
 AES-256 in GCM, by `cryptography` (the extra `durable-django[crypto]`). What is stored reads
 `aes1.<key id>.<nonce, ciphertext and tag in URL-safe base64>`. The birthplace of a payload is authenticated with it, so
-that a text that was copied to another workflow, or to another place of the same one, is refused.
+that a text that was copied to another workflow, or to another place in the same one, is refused.
 
 Every workflow has a key of its own, derived from that of `ENCRYPTION_KEYS` by HKDF-Expand (RFC 5869, SHA-256): random
 nonces of 96 bits may not be used for more than some billions of texts under one key, and a fleet may write more.
@@ -43,7 +43,7 @@ class EncryptingCodec(JsonCodec):
 
     `keys` are those of `ENCRYPTION_KEYS` (key id to 32 bytes, also in base64); `reads_plain` is `READ_UNENCRYPTED`:
     whether what was stored without encryption is read. Reading raises `EncryptionKeyUnknown`, `PayloadMoved` and
-    `PayloadNotEncrypted`, each a `PayloadError`: what has met one goes on when the key is there again.
+    `PayloadNotEncrypted`, each a `PayloadError`: the workflow or activity can continue when the key is back.
     """
 
     encrypts = True
@@ -83,7 +83,7 @@ class EncryptingCodec(JsonCodec):
         return self._begin + base64.urlsafe_b64encode(nonce + sealed).decode()
 
     def unwrap(self, text: str, birthplace: Birthplace) -> str:
-        """The text that was encrypted for this birthplace, under whichever of the keys."""
+        """The text that was encrypted for this birthplace, with any of the keys."""
         form, _, rest = text.partition(".")
         if form != FORMAT:
             if self._reads_plain:
@@ -108,8 +108,8 @@ class EncryptingCodec(JsonCodec):
 
 
 class _Key:
-    """A key that no repr shows: reporters of errors (Sentry, Django's page of an error) print the variables of every
-    frame, and one changed byte in the database is enough for an error here.
+    """A key whose repr hides it: error reporters (Sentry, Django's debug page) print the variables of every frame, and
+    one changed byte in the database is enough to raise an error here.
     """
 
     __slots__ = ("_raw",)
@@ -123,6 +123,8 @@ class _Key:
 
 
 def _bound(key_id: str, birthplace: Birthplace) -> bytes:
-    """What is authenticated beside the text. Neither a key id nor a kind holds a NUL, so no two places read alike."""
+    """The additional authenticated data. Neither a key id nor a kind contains a NUL, so no two places give the same
+    data.
+    """
     workflow_id, kind, path = birthplace
     return b"\0".join((FORMAT.encode(), key_id.encode(), workflow_id.bytes, kind.value.encode(), path.encode()))

@@ -16,7 +16,9 @@ logger = get_logger("durable.logbook")
 
 
 def note_dead_letters(user: Any, rows: Iterable[OutboxRow], message: str) -> None:
-    """Say in the log that this user did something to these dead letters. What `note` promises holds."""
+    """Records in the log that this user did something to these dead letters. Like `note`, it commits by itself and
+    never raises.
+    """
     letters = [DeadLetter(pk=row.pk, workflow_id=row.workflow_id, run=row.run, ordinal=row.ordinal) for row in rows]
     note(user, letters, message)
 
@@ -24,8 +26,8 @@ def note_dead_letters(user: Any, rows: Iterable[OutboxRow], message: str) -> Non
 def note(user: Any, rows: list[Any], message: str) -> None:
     """Say in the log that this user did something to these rows: one entry each, written by one statement.
 
-    Commits by itself, behind what it tells of. An entry that can not be written is logged and stops nothing: the audit
-    in the engine's own tables was committed with the change.
+    Commits by itself, after the change. An entry that cannot be written is logged and stops nothing: the audit in the
+    engine's own tables was committed with the change.
     """
     if not rows or getattr(user, "pk", None) is None or not apps.is_installed("django.contrib.admin"):
         return

@@ -1,6 +1,6 @@
-"""Which rows a member of staff may see: what the hook of `ADMIN_SCOPE` leaves of workflows and of outbox rows.
+"""Which rows a member of staff may see: the workflows and outbox rows that the hook of `ADMIN_SCOPE` returns.
 
-All else follows from these two. Whatever is wrong with the hook, nothing is shown in place of everything.
+Everything else follows from these two. If the hook fails in any way, nothing is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Q_ = TypeVar("Q_", bound="QuerySet[Any]")
 
 
 def fault_of_setting() -> str:
-    """Why `ADMIN_SCOPE` can not be asked, or an empty text. For the system check."""
+    """Why `ADMIN_SCOPE` cannot be called, or an empty text. For the system check."""
     if settings.admin_scope is None:
         return ""
     try:
@@ -59,8 +59,8 @@ def _hook(path: str) -> Hook:
 
 
 class Scope:
-    """What one user may see, asked anew for each scope that is made. `fault` says why nothing is shown, if the hook has
-    failed; it is known once a queryset was asked for.
+    """The rows that one user may see. Each scope calls the hook again. `fault` says why nothing is shown, if the hook
+    has failed; it is set once a queryset was requested.
     """
 
     def __init__(self, user: Any) -> None:
@@ -90,7 +90,7 @@ class Scope:
         return bool(self.fault)
 
     def narrow(self, queryset: Q_) -> Q_:
-        """Of the rows of one of the app's models, those that this user may see. Workers are nobody's."""
+        """The rows of one of the app's models that this user may see. Workers are not limited."""
         model = queryset.model
         if self.is_whole or model is Worker:
             return queryset
@@ -128,7 +128,7 @@ class Scope:
 
 
 def _narrowed(user: Any, every: Any) -> Any:
-    """What the hook leaves of `every`, as a queryset of conditions alone. Raises `_Wrong`."""
+    """The rows of `every` that the hook returns, as a queryset with conditions only. Raises `_Wrong`."""
     assert settings.admin_scope is not None
     hook = _hook(settings.admin_scope)
     try:
@@ -145,5 +145,5 @@ def _narrowed(user: Any, every: Any) -> Any:
     is_plain = isinstance(kept, type(every)) and len(query.alias_map) <= 1 and not query.distinct
     if is_plain and not query.annotations:
         return kept.select_related(None)
-    # Joins can bring a row twice, and annotations get in the way of the lists' own.
+    # Joins can return a row twice, and annotations conflict with those of the lists.
     return every.filter(Exists(kept.filter(pk=OuterRef("pk"))))

@@ -1,4 +1,4 @@
-"""Django signals of what has happened, for code of the host. Sent after the commit, each at most once.
+"""Django signals about what has happened, for the project's code. Sent after the commit, each at most once.
 
 ::
 
@@ -11,8 +11,8 @@
 `sender` is the definition (what `@workflow` or `@activity` made), or None where this process does not know it. Values
 are plain: ids, texts, numbers. In a worker receivers run on the thread that log lines leave through, elsewhere after
 the commit of the caller's transaction; they may use the ORM. One that raises, whatever it raises, is logged, and stops
-neither the others nor the engine. A process that dies right after its commit has sent nothing: what has to happen is
-the work of an activity.
+neither the others nor the engine. A process that dies right after its commit sends nothing, so work that has to be done
+belongs in an activity.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ error_message, reason; the last three are empty where there is none.
 """
 
 workflow_blocked = Signal()
-"""Its code cannot go on after its history: workflow_id, type, key, single, reason."""
+"""Its code does not match its history, or cannot continue for another reason: workflow_id, type, key, single, reason.
+"""
 
 activity_failed = Signal()
 """No attempt is left, or the error is not retried: workflow_id, run, ordinal, activity, single, attempt, attempts (how
@@ -65,7 +66,7 @@ dead_letter_discarded = Signal()
 
 
 def of_workflow(signal: Signal, type: str, *, single: bool, **values: Any) -> None:
-    """Send a signal of a workflow, or of a single activity as one, if anybody listens."""
+    """Sends a signal about a workflow, or about a single activity as one, if it has receivers."""
     if signal.receivers:
         _send(
             signal, registry.activity if single else registry.workflow, type, {"type": type, "single": single, **values}
@@ -73,7 +74,7 @@ def of_workflow(signal: Signal, type: str, *, single: bool, **values: Any) -> No
 
 
 def of_activity(signal: Signal, activity: str, **values: Any) -> None:
-    """Send a signal of an activity, if anybody listens."""
+    """Sends a signal about an activity, if it has receivers."""
     if signal.receivers:
         _send(signal, registry.activity, activity, {"activity": activity, **values})
 
@@ -113,7 +114,7 @@ class _Sending:
         return True
 
     def depart(self) -> None:
-        # Django's `send_robust` lets pass what is no `Exception`, and the receivers after it would hear nothing.
+        # Django's `send_robust` does not catch a `BaseException`, and the receivers after it would not be called.
         live: Any = self.signal._live_receivers(self.sender)
         plain, coroutines = live
         for receiver in plain:
@@ -124,7 +125,7 @@ class _Sending:
     def _call(self, receiver: Any, call: Callable[..., Any]) -> None:
         try:
             call(signal=self.signal, sender=self.sender, **self.values)
-        # The host's code: what it raises is said, and the next receiver is called.
+        # The project's code: what it raises is logged, and the next receiver is called.
         except BaseException as error:
             if departures.is_ctrl_c(error):
                 raise
@@ -136,7 +137,8 @@ class _Sending:
 
 
 def _receiver_name(receiver: Any) -> str:
-    # A function says its name; of other callables it is the class that does, since asking them runs their code.
+    # Functions are named by their own name, other callables by their class, since reading their attributes runs their
+    # code.
     if is_a(receiver, FunctionType, MethodType):
         return said(receiver.__qualname__, _LONGEST_NAME)
     return class_name(type(receiver))

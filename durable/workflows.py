@@ -1,4 +1,4 @@
-"""The app's own workflow: what staff ask for of more dead letters than one page of the admin should wait for."""
+"""The app's own workflow: actions of staff on more dead letters than a page of the admin should wait for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from durable.kernel.authoring.definitions import workflow
 
 @workflow(queue=QUEUE)
 async def change_dead_letters(job: BulkJob) -> BulkProgress:
-    """Redrive or discard all dead letters that match, oldest first, piece by piece and paced; answers the counts.
+    """Redrives or discards all dead letters that match, oldest first, paced and in batches; returns the counts.
 
-    The result of each piece says how far the whole is. Cancelling the workflow stops it between two pieces.
+    The result of each batch has the progress of the job. Cancelling the workflow stops it between two batches.
     """
     progress = BulkProgress()
     while not progress.over:

@@ -19,9 +19,9 @@ R = TypeVar("R")
 
 
 def get_workflow(workflow_id: uuid.UUID | str) -> Handle[Any]:
-    """The handle of a workflow, by its id as a UUID or as text. Asks nothing of the database: the handle's calls do.
+    """The handle of a workflow, by its id as a UUID or as text. Does not query the database; the handle's calls do.
 
-    Raises `KeyInvalid` (a `ValueError`) for text that is no id; the handle's calls raise `WorkflowNotFound`.
+    Raises `KeyInvalid` (a `ValueError`) for text that is not an id; the handle's calls raise `WorkflowNotFound`.
     """
     if isinstance(workflow_id, uuid.UUID):
         return Handle(workflow_id)

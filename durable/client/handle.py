@@ -31,7 +31,7 @@ _UNKNOWN: Any = object()
 
 
 class Handle(Generic[R]):
-    """One workflow, by its id. Holds no state: each call asks the database. Handles of one workflow are equal."""
+    """One workflow, by its id. Holds no state: each call queries the database. Handles of one workflow are equal."""
 
     __slots__ = ("_hint", "id")
 
@@ -45,10 +45,11 @@ class Handle(Generic[R]):
         return look.snapshot(self.id).status
 
     def result(self, timeout: float | timedelta | None = None) -> R:
-        """Wait for the end and answer what the workflow returned. Seconds or a timedelta; None waits for ever.
+        """Waits for the end and returns the workflow's result. `timeout` is seconds or a timedelta; None waits for
+        ever.
 
-        Raises `WorkflowFailed`, `WorkflowCancelled` or `WorkflowTimedOut` when it ended otherwise, `TimeoutError` when
-        it has not ended in time, `WorkflowNotFound`, and `InsideTransaction` at once where no end could be seen.
+        Raises `WorkflowFailed`, `WorkflowCancelled` or `WorkflowTimedOut` if it ended otherwise, `TimeoutError` if it
+        has not ended in time, `WorkflowNotFound`, and at once `InsideTransaction` where its end could not be seen.
         """
         synchronous("handle.result()", "handle.aresult()")
         pauses = _until(self.id, _seconds(timeout))
@@ -59,9 +60,10 @@ class Handle(Generic[R]):
             sleep(next(pauses))
 
     def signal(self, name: str, payload: Any = None, *, dedup: str | None = None) -> None:
-        """Send a signal, in the caller's transaction. `payload` are JSON natives. Accepted, not yet delivered.
+        """Sends a signal, in the caller's transaction. `payload` are JSON natives. Returns before the signal is
+        delivered.
 
-        A second signal with the same `dedup` changes nothing while the first still waits. Raises `WorkflowClosed`,
+        A second signal with the same `dedup` changes nothing while the first is still waiting. Raises `WorkflowClosed`,
         `WorkflowNotFound`, `PayloadError`, `KeyInvalid`, `MailboxFull` when too much waits to be read, and
         `NobodyListens` for a single activity.
         """
@@ -70,9 +72,9 @@ class Handle(Generic[R]):
         signalling.signal(self.id, name, payload=stored, dedup=dedup)
 
     def cancel(self, *, reason: str = "") -> CancelOutcome:
-        """Ask the workflow to stop, in the caller's transaction. Answers done, asked, already over, or not found.
+        """Asks the workflow to stop, in the caller's transaction. Returns done, asked, already over, or not found.
 
-        Its code may clean up first. Asking again is asking once; never raises for the workflow's state.
+        Its code may clean up first. Idempotent; never raises because of the workflow's state.
         """
         synchronous("handle.cancel()", "handle.acancel()")
         if reason:
@@ -86,8 +88,8 @@ class Handle(Generic[R]):
 
     async def aresult(self, timeout: float | timedelta | None = None) -> R:  # noqa: ASYNC109 - the twin of `result`
         """`result` for async callers, with the same errors. It waits on the loop: one thread of the process, with one
-        connection, looks for all who wait. Inside the transaction of a `TestCase`, and in an SQLite database in memory,
-        which no other connection sees, it looks on the caller's.
+        connection, polls for all callers. Inside the transaction of a `TestCase`, and with an SQLite database in
+        memory, which no other connection sees, it polls on the caller's connection.
         """
         outside_workflows("handle.aresult()")
         seconds = _seconds(timeout)
@@ -157,7 +159,7 @@ def send_for_staff(
 
 
 def _signal(workflow_id: uuid.UUID, name: str, payload: Any, dedup: str | None) -> str:
-    """The payload of a signal as it is stored, once its name and `dedup` are seen to be possible."""
+    """The payload of a signal as it is stored. Checks its name and `dedup` first."""
     check_text("signal name", name, MAX_SIGNAL_NAME_LENGTH)
     if dedup is not None:
         check_text("dedup", dedup, MAX_DEDUP_LENGTH)
@@ -166,7 +168,9 @@ def _signal(workflow_id: uuid.UUID, name: str, payload: Any, dedup: str | None) 
 
 
 def _hint_of(snapshot: Snapshot) -> Any:
-    """The annotation of the result, if its function is registered here; else the result is read as JSON natives."""
+    """The annotation of the result, if its function is registered here; otherwise the result is read as
+    JSON natives.
+    """
     try:
         definition = registry.activity(snapshot.type) if snapshot.single else registry.workflow(snapshot.type)
     except NotRegistered:
@@ -183,8 +187,8 @@ def _seconds(timeout: float | timedelta | None) -> float | None:
 
 
 def _until(workflow_id: uuid.UUID, seconds: float | None) -> Iterator[float]:
-    """Seconds to wait before each next look. Raises `TimeoutError` in place of the one after the last."""
-    # The host's own clock: it is waited here, nothing is decided.
+    """Yields the seconds to wait before each look. Raises `TimeoutError` when the time is over."""
+    # This host's clock: it is only used to wait, nothing is decided by it.
     ends = None if seconds is None else monotonic() + seconds
     pause = FIRST_PAUSE
     while True:

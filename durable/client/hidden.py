@@ -11,7 +11,7 @@ from durable.kernel.payloads.birthplace import Birthplace, PayloadKind
 
 
 def names() -> frozenset[str]:
-    """`HIDDEN_FIELDS`, and what is marked as `Secret` in the annotations of registered functions; in small letters."""
+    """`HIDDEN_FIELDS`, and the fields marked as `Secret` in the annotations of registered functions; in lower case."""
     marked: set[str] = set(settings.hidden_fields)
     for definition in (*registry.activities(), *registry.workflows()):
         made: frozenset[str] | None = definition.__dict__.get("_secret_names")

@@ -15,7 +15,7 @@ _TOP = 1 << _RANDOM_BITS
 
 
 class Ids:
-    """Ids of one process sort by creation, whatever its clock does; those of several never meet."""
+    """Ids of one process sort by creation, whatever its clock does; ids of several processes never collide."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -30,7 +30,8 @@ class Ids:
                 self._milliseconds = now
                 self._random = secrets.randbits(_RANDOM_BITS - 1)
             else:
-                # Within one millisecond, or with a clock that was set back: onwards by a step that nobody can guess.
+                # Within one millisecond, or if the clock was set back: increase by a random step, so that ids cannot be
+                # guessed.
                 self._random += 1 + secrets.randbits(_STEP_BITS)
                 if self._random >= _TOP:
                     self._milliseconds += 1
@@ -49,7 +50,7 @@ def new() -> uuid.UUID:
 
 
 def _in_a_fork() -> None:
-    # A child that went on counting from its parent's number would make its sibling's ids.
+    # A forked child that continued from its parent's number would make the same ids as its sibling.
     global _ids
     _ids = Ids()
 

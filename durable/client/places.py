@@ -1,4 +1,4 @@
-"""Where calls of the client work, and what they say elsewhere."""
+"""Where calls of the client work, and the errors that they raise elsewhere."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def synchronous(call: str, twin: str) -> None:
 
 
 def outside_transactions(workflow_id: object) -> None:
-    """Raise `InsideTransaction` while a transaction is open that hides what others commit, or is what they wait for.
+    """Raises `InsideTransaction` while a transaction is open: it may hide the commits of others, or be the one they
+    wait for.
 
     The transaction in which Django's `TestCase` wraps a test does not count.
     """

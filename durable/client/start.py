@@ -114,7 +114,7 @@ def enqueue_many(
 
 
 def _divided(kwargs: Mapping[str, Any], options: Options, names: frozenset[str]) -> tuple[dict[str, Any], Options]:
-    """The handler's keywords, and the options with the engine's among them put in."""
+    """The handler's keywords, and the options with those of the engine's that were among the keywords."""
     engine = {name: value for name, value in kwargs.items() if name in names}
     if not engine:
         return dict(kwargs), options

@@ -1,6 +1,6 @@
-"""Waiting for results in async code: one thread of the process asks for all of them, with one connection.
+"""Waiting for results in async code: one thread of the process polls for all of them, with one connection.
 
-It runs while somebody waits, and a moment longer. What waits are futures of event loops, any number of loops.
+It runs while somebody waits, and a moment longer. The waiters are futures, of any number of event loops.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 0.25
 """Seconds between looks at a workflow whose result is waited for; each pause is twice the one before."""
 LINGER = 0.05
-"""Seconds for which the thread stays when nobody waits, so that one `await` after the other needs no new connection."""
+"""Seconds for which the thread stays when nobody waits, so that consecutive `await`s need no new connection."""
 STORE_GRACE = 1.0
-"""Seconds beyond its timeout that a waiter leaves to the last look. A database that hangs holds it no longer."""
+"""Seconds beyond its timeout that a waiter gives the last look, so that a hanging database does not hold it longer."""
 
 
 READ_AT_ONCE = 4_000_000
@@ -42,7 +42,7 @@ READ_AT_ONCE = 4_000_000
 
 
 class Ticket:
-    """One waiter. Its future is the loop's; one that is gone waits for nothing."""
+    """One waiter. If its loop or its future is gone, it waits for nothing."""
 
     def __init__(self, workflow_id: uuid.UUID, seconds: float | None, future: asyncio.Future[Snapshot]) -> None:
         self.workflow_id = workflow_id
@@ -65,12 +65,12 @@ class Ticket:
         self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     def is_late(self) -> bool:
-        """Whether its time was up when it was looked at."""
+        """Whether its time was up at the last look."""
         return self.ends is not None and self.ends <= self.at
 
 
 class Waiter:
-    """The tickets of the process, and the thread that looks for them."""
+    """The tickets of the process, and the thread that polls for them."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -78,21 +78,21 @@ class Waiter:
         self._thread: threading.Thread | None = None
 
     def add(self, ticket: Ticket) -> None:
-        """Begin to look for a ticket."""
+        """Starts polling for a ticket."""
         with self._changed:
             self._tickets.add(ticket)
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="durable-results", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # no thread is to be had, which the caller is told
+                except RuntimeError:  # no more threads: the caller gets the error
                     self._tickets.discard(ticket)
                     raise
                 self._thread = thread
             self._changed.notify()
 
     def remove(self, ticket: Ticket) -> None:
-        """Nobody waits with it any more."""
+        """Nobody waits for this ticket any longer."""
         with self._changed:
             self._tickets.discard(ticket)
             self._changed.notify()
@@ -106,8 +106,8 @@ class Waiter:
             connections.close_all()
 
     def _next(self) -> list[Ticket]:
-        """Wait until somebody's look is due, and return all who wait: one statement serves them all. An empty list is
-        the end.
+        """Waits until a look is due for somebody, and returns all tickets, since one statement serves them all. An
+        empty list ends the thread.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._tickets, LINGER)
@@ -139,7 +139,7 @@ class Waiter:
                 self._answer(ticket, fault, _end(ticket, snapshots))
 
     def _answer(self, ticket: Ticket, fault: BaseException | None, outcome: Snapshot | BaseException | None) -> None:
-        """Tell who waits of the fault, else of what came of it; None: nothing yet."""
+        """Gives the waiters the error, else their results; None means that there is none yet."""
         if fault is not None:  # one for each: an exception is given another traceback wherever it is raised
             outcome = _own(fault)
         if outcome is None:
@@ -154,16 +154,16 @@ class Waiter:
 def _asked(
     ask: Callable[[Iterable[uuid.UUID]], dict[uuid.UUID, T]], ids: Iterable[uuid.UUID]
 ) -> tuple[dict[uuid.UUID, T], BaseException | None]:
-    """What was found, and the fault, if there was one."""
+    """The results, and the error, if there was one."""
     try:
         return ask(ids), None
-    # Whatever it is (the store is away, or a receiver of the project's raised), those who wait are told.
+    # Whatever it is (the database is away, or a receiver of the project raised), the waiters get it.
     except BaseException as error:  # noqa: BLE001
         return {}, error
 
 
 def _pieces(sizes: Mapping[uuid.UUID, int]) -> Iterator[list[uuid.UUID]]:
-    """Workflows to be read together: no more bytes at once than `READ_AT_ONCE`, but for one that has more by itself."""
+    """Workflows to be read together: at most `READ_AT_ONCE` bytes, or a single one that has more by itself."""
     piece: list[uuid.UUID] = []
     left = READ_AT_ONCE
     for owner, size in sizes.items():
@@ -209,7 +209,7 @@ def _tell(ticket: Ticket, outcome: Snapshot | BaseException) -> None:
 
 
 def expired(workflow_id: uuid.UUID, seconds: float | None) -> TimeoutError:
-    """What a wait ends with whose time is up."""
+    """The error of a wait whose time is up."""
     return TimeoutError(f"Workflow {workflow_id} has not ended within {seconds:g} s.")
 
 
@@ -226,7 +226,7 @@ os.register_at_fork(after_in_child=_begin_anew)
 
 
 async def ended(workflow_id: uuid.UUID, seconds: float | None) -> Snapshot:
-    """Wait on the loop until a workflow has ended. It holds no thread and no connection of the caller's.
+    """Waits on the loop until a workflow has ended. Holds no thread and no connection of the caller's.
 
     Raises `TimeoutError`, `WorkflowNotFound`, and what the database raised.
     """
@@ -245,9 +245,9 @@ async def ended(workflow_id: uuid.UUID, seconds: float | None) -> Snapshot:
 
 
 async def sees_what_others_commit() -> bool:
-    """Whether the caller has no transaction open, and its database can be seen from another connection.
+    """Whether the caller has no transaction open, and another connection can see its database.
 
-    Asks the caller's thread, without opening a connection there, and not at all where it has no thread yet.
+    Checks on the caller's thread, without opening a connection there, and not at all if it has no thread yet.
     """
     connection = transaction.engine_connection()
     if connection.vendor == "sqlite" and connection.is_in_memory_db():  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""The engine's log lines: events with fields, through the standard library's logging or the host's structlog.
+"""The engine's log lines: events with fields, through the standard library's logging or the project's structlog.
 
-A line is made where it is said, with its time, thread, place and context variables. It leaves as `durable.outbound`
-says: after the commit of the transaction that it was said in, and in a worker through a thread of its own. At WARNING
-and above, each event leaves at most twenty times a minute for one class of error; then a line says how many more.
+A line is made at the log call, with its time, thread, place and context variables. `durable.outbound` emits it: after
+the commit of the transaction in which it was logged, and in a worker on a separate thread. At WARNING and above, each
+event is emitted at most twenty times a minute for one class of error; then one line says how many more there were.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["Logger", "get_logger", "overflowed", "says_texts", "words"]
 
 
 class Logger:
-    """Says events with fields. Nothing that the host's logging does reaches the caller.
+    """Logs events with fields. Errors of the project's logging do not reach the caller.
 
-    `exc_info` is an exception, or True for the one that is being handled. Lines of a level that nobody wants cost a
-    look.
+    `exc_info` is an exception, or True for the one that is being handled. Lines of a disabled level cost almost
+    nothing.
     """
 
     __slots__ = ("_bound", "_standard")
@@ -40,36 +40,36 @@ class Logger:
 
     @property
     def is_for_debug(self) -> bool:
-        """Whether anybody wants lines at DEBUG: for who would make the fields of many."""
+        """Whether DEBUG is enabled: for callers with many lines, whose fields are expensive."""
         return self._standard.isEnabledFor(logging.DEBUG)
 
     def debug(self, event: str, **fields: Any) -> None:
-        """Say it at DEBUG."""
+        """Logs at DEBUG."""
         if self.is_for_debug:
             self._say(logging.DEBUG, event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        """Say it at INFO."""
+        """Logs at INFO."""
         if self._wanted(logging.INFO):
             self._say(logging.INFO, event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        """Say it at WARNING."""
+        """Logs at WARNING."""
         if self._wanted(logging.WARNING):
             self._say(logging.WARNING, event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        """Say it at ERROR."""
+        """Logs at ERROR."""
         if self._wanted(logging.ERROR):
             self._say(logging.ERROR, event, fields)
 
     def exception(self, event: str, **fields: Any) -> None:
-        """Say it at ERROR, with the exception that is being handled."""
+        """Logs at ERROR, with the exception that is being handled."""
         if self._wanted(logging.ERROR):
             self._say(logging.ERROR, event, {"exc_info": True, **fields})
 
     def _wanted(self, level: int) -> bool:
-        """By the standard library's levels; processors of the host's may take what those keep out."""
+        """By the standard library's levels, or structlog's if it is configured."""
         return self._standard.isEnabledFor(level) or structlog.is_configured()
 
     def _say(self, level: int, event: str, fields: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def get_logger(name: str) -> Logger:
 
 
 def overflowed(lost: dict[str, int]) -> Line:
-    """The line that says how much found no room in the queue, by kind."""
+    """The line that says how much was lost because the queue was full, by kind."""
     fields = {kind.replace(" ", "_") + "s": number for kind, number in sorted(lost.items())}
     return made(logging.getLogger("durable.outbound"), logging.WARNING, "outbound.overflowed", fields, sys._getframe())
 
@@ -97,7 +97,8 @@ def _leave_the_class(record: logging.LogRecord) -> None:
 
 def _say_record(record: logging.LogRecord) -> None:
     if record.pathname == of_workflow_code.OURS and not says_texts():
-        # The error is the code's, and so may be the words about it. What the code itself logs is left as it is.
+        # The error comes from the project's code, and the text about it may, too. Lines that the code logs itself are
+        # not changed.
         _leave_the_class(record)
     send(Record(record))
 

@@ -1,4 +1,6 @@
-"""Values of fields, made plain at the call: a later change of an object, or what its methods raise, reaches no line."""
+"""Values of fields, made plain at the call, so that later changes of an object, or errors of its methods, affect no
+line.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ _BARE = re.compile(r"[^\s\"'=\\\x00-\x1f\x7f-\x9f]+")
 
 
 def spoken(value: Any) -> Any:
-    """A value as a log may carry it: None, a truth value, a number, a text, or a list or dict of these. Never raises
-    for what the value does.
+    """A value fit for logging: None, a bool, a number, a text, or a list or dict of these. Never raises because of the
+    value.
     """
     if value is None or type(value) in (bool, int, float):
         return value

@@ -1,4 +1,4 @@
-"""A line on its way out: what it says, and when, where and by which thread it was said."""
+"""A log line on its way out: its event and fields, and the time, place and thread of the call."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class Line:
         self.exc_info = _light(self.exc_info)
 
     def is_admitted(self) -> bool:
-        """Whether it may leave: of what is worth a warning, so many of one event and one class of error a minute."""
+        """Whether it may be emitted: from WARNING on, each event and class of error has a limit per minute."""
         if self.level < logging.WARNING or self.more:
             return True
         return floods.admit((self.standard.name, self.event, self._error_class()), self._summary)
 
     def depart(self) -> None:
-        """Hand it to the host's processors, if structlog is configured, else to the standard library's logging."""
+        """Passes it to the project's processors if structlog is configured, else to the standard library's logging."""
         self.exc_info = _safe(self.exc_info)
         if structlog.is_configured():
             structured.say(self)
@@ -80,12 +80,12 @@ class Line:
             self.standard.handle(plain_record(self, {**bound, **self.fields}))
 
     def _error_class(self) -> str:
-        """The class of the error it speaks of, by name; empty when it speaks of none."""
+        """The name of its error's class, or empty if it has none."""
         named = str(self.fields.get("error_type", ""))
         return named or ("" if self.exc_info is None else full_name(self.exc_info[0]))
 
     def _summary(self, more: int) -> Line:
-        """What says how many more there were in the minute."""
+        """The line that says how many more there were in the minute."""
         error_type = self._error_class()
         return Line(
             standard=self.standard,
@@ -100,7 +100,7 @@ class Line:
 
 @dataclass(slots=True)
 class Record:
-    """A record of workflow code, made where it was said."""
+    """A record from workflow code, made at the log call."""
 
     record: logging.LogRecord
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
@@ -136,8 +136,8 @@ class Record:
 
 
 def made(standard: logging.Logger, level: int, event: str, fields_given: Mapping[str, Any], caller: FrameType) -> Line:
-    """A line said at `caller`. An `exc_info` among the fields is an exception, or whether there is one at hand; where
-    `LOG_FAILURES` keeps the texts of errors out of the logs, what is said of it is its class.
+    """A line logged at `caller`. `exc_info` among the fields is an exception, or True for the current one. If
+    `LOG_FAILURES` keeps the texts of errors out of the logs, only its class is logged.
     """
     fields = {name: spoken(value) for name, value in fields_given.items() if name != "exc_info"}
     code = caller.f_code
@@ -166,8 +166,8 @@ def says_texts() -> bool:
 
 
 def words(error: BaseException) -> str:
-    """Class and text of an error, in one line. Where `LOG_FAILURES` keeps the texts of errors out of the logs: its
-    class, and of a database's error the SQLSTATE (SQLite: the name of its code). Servers quote the values that they
+    """Class and text of an error, in one line. If `LOG_FAILURES` keeps the texts of errors out of the logs: only its
+    class, and for database errors the SQLSTATE (SQLite: the name of its code), since servers quote the values that they
     refuse.
     """
     if says_texts():
@@ -177,7 +177,7 @@ def words(error: BaseException) -> str:
 
 
 def _state(error: BaseException) -> str:
-    """What the server, or SQLite, calls the error; of one that Django has wrapped, of the driver's. Else nothing."""
+    """The SQLSTATE, or SQLite's name, of the error or of the driver's error that Django has wrapped; else empty."""
     try:
         for link in (error, error.__cause__):
             for name in ("sqlstate", "pgcode", "sqlite_errorname"):
@@ -199,12 +199,12 @@ def _of(error: BaseException) -> ExcInfo:
 
 
 def _safe(exc_info: ExcInfo | None) -> ExcInfo | None:
-    """What formatters and reporters may ask for its text. Only here, on the way out: asking runs the user's code, which
-    must not happen in a transaction of ours.
+    """The error for formatters and reporters. Only called on the way out: its text runs the user's code, which must not
+    happen in a transaction of ours.
     """
     return None if exc_info is None else _of(for_report(exc_info[1]))
 
 
 def _light(exc_info: ExcInfo | None) -> ExcInfo | None:
-    """The same error by name and text, which keeps nothing alive."""
+    """An error with the same name and text that keeps no objects alive."""
     return None if exc_info is None else _of(without_frames(exc_info[1]))

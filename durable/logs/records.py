@@ -17,7 +17,7 @@ _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class EventRecord(logging.LogRecord):
-    """A record whose `msg` is the event alone, for who groups by it, and whose text ends in the fields."""
+    """A record whose `msg` is only the event, so that tools can group by it, and whose text ends with the fields."""
 
     def getMessage(self) -> str:  # noqa: N802 - logging's name
         message = super().getMessage()
@@ -36,14 +36,14 @@ def plain_record(line: Line, fields: Mapping[str, Any]) -> logging.LogRecord:
     if type(record) is logging.LogRecord:
         record.__class__ = EventRecord
         record.durable_event, record.durable_text = line.event, text
-    else:  # a class of the host's: its own way to a text stays
+    else:  # a class of the project's keeps its own way to make the text
         record.msg = f"{line.event} {text}"
     return record
 
 
 def written(exc_info: Any) -> str | None:
-    """The traceback as formatters find it written already, where a text in it has line breaks or what else makes no
-    mark: whoever sent that text would write lines of the log. None for the others: a formatter writes them as it likes.
+    """The traceback as text, if a text in it has line breaks or invisible characters: the sender of that text could
+    forge log lines. None for other errors, which the formatter renders itself.
     """
     error = exc_info[1] if isinstance(exc_info, tuple) else None
     if error is None or all(visible(text) == text for text in tracebacks.texts(error)):
@@ -52,7 +52,7 @@ def written(exc_info: Any) -> str | None:
 
 
 def bare_record(line: Line, message: object, args: tuple[Any, ...], extra: Mapping[str, Any]) -> logging.LogRecord:
-    """A record with this message that says when, where and by whom the line was said."""
+    """A record with this message and the time, place and thread of the log call."""
     path, number, function = line.place
     record = line.standard.makeRecord(
         line.standard.name, line.level, path, number, message, args, line.exc_info, function

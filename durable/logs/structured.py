@@ -1,4 +1,6 @@
-"""Lines by the processors of a host that has configured structlog; they end in the standard library's logging."""
+"""Lines through the processors of a project that has configured structlog; they end in the standard
+library's logging.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ Processor = Callable[[Any, str, Any], Any]
 
 
 class _Said(str):
-    """Text that is empty and counts as one: a formatter that finds it does not write the traceback again."""
+    """An empty text that is true: a formatter that finds it does not write the traceback again."""
 
     __slots__ = ()
 
@@ -30,8 +32,8 @@ class _Said(str):
 
 
 class _End:
-    """What the host's processors take for the logger: makes of their answer a record that keeps the line's own time,
-    thread and place, and the error itself, for whoever takes errors from records.
+    """The logger for the project's processors: turns their output into a record with the line's own time, thread and
+    place, and with the error itself, for tools that take errors from records.
     """
 
     def __init__(self, line: Line) -> None:
@@ -58,9 +60,10 @@ class _End:
 
 
 def say(line: Line) -> None:
-    """Say a line by the host's processors. If they raise, it is said without them, and what they raised passes on.
+    """Logs a line through the project's processors. If they raise, it is logged without them, and their error is
+    raised.
 
-    They get a stand-in of the error, since they may print local variables; the record has the error itself.
+    They get a copy of the error without local variables, since they may print these; the record has the error itself.
     """
     end = _End(line)
     try:
@@ -80,7 +83,7 @@ def say(line: Line) -> None:
 
 
 def _processors(line: Line) -> list[Processor]:
-    """The host's, with stamps of the moment at which the line was said."""
+    """The project's processors, with the time of the log call."""
     return [_stamping(processor, line.at) for processor in structlog.get_config()["processors"]]
 
 

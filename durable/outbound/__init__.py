@@ -1,8 +1,8 @@
-"""The way out: log lines and Django signals on their way to code of the host, after the commit that they speak of.
+"""The way out: log lines and Django signals on their way to code of the project, after the commit that they are about.
 
-What is sent inside a transaction of ours is held, leaves after its commit, and is dropped with its rollback. In a
-worker it leaves through one thread with a bounded queue, elsewhere on the thread that sent it. What takes it may raise,
-block or use the ORM: no loop, no result and no transaction of the engine depends on it.
+Those that are sent inside a transaction of ours are held, emitted after its commit, and dropped with its rollback. In a
+worker they are emitted on one thread with a bounded queue, elsewhere on the thread that sent them. The project's
+handlers may raise, block or use the ORM: no loop, no result and no transaction of the engine depends on them.
 """
 
 from __future__ import annotations

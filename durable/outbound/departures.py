@@ -1,4 +1,4 @@
-"""One thing on its way out, and the last step of the way."""
+"""A departure: a log line or a signal on its way out, and the last step of its way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_DEEP: Final = 5
 _LONGEST_SENTENCE: Final = 500
 
 _depth: contextvars.ContextVar[int] = contextvars.ContextVar("durable_lines_under_way", default=0)
-"""How many lines are on their way out where something is said."""
+"""How many lines are being emitted around the current log call."""
 
 
 class Departure(Protocol):
@@ -40,28 +40,28 @@ class Departure(Protocol):
         ...
 
     def is_admitted(self) -> bool:
-        """Whether it is to leave at all, or is one too many of its kind. Asked once."""
+        """Whether it may be emitted, or is one too many of its kind. Called once."""
         ...
 
     def depart(self) -> None:
-        """Call the host's code. May raise anything."""
+        """Calls the project's code. May raise anything."""
         ...
 
 
 def is_too_deep(departure: Departure) -> bool:
-    """Whether it is a line about a line about a line …, of handlers that say one for each that comes. In a queue that
-    would not end by itself, as recursion does.
+    """Whether it is a line caused by a line caused by a line …, because a handler logs one for each that it gets. In a
+    queue this would not end by itself, as recursion does.
     """
     return departure.kind == LINE and departure.context.get(_depth, 0) > MOST_DEEP
 
 
 def depart(departure: Departure) -> None:
-    """Let it go. Whatever the host's code raises ends here and is said on stderr, as the standard library does; only a
-    Ctrl-C of the main thread passes.
+    """Emits it. Whatever the project's code raises ends here and is printed to stderr, as the standard library does;
+    only a Ctrl-C of the main thread is raised.
     """
     try:
         departure.context.run(_deeper, departure)
-    # The host's code, which may raise anything.
+    # The project's code, which may raise anything.
     except BaseException as error:
         if is_ctrl_c(error):
             raise
@@ -75,27 +75,29 @@ def _deeper(departure: Departure) -> None:
 
 
 def is_ctrl_c(error: BaseException) -> bool:
-    """Whether somebody wants this process to end: the one thing that host code may let pass through the engine."""
+    """Whether somebody wants this process to end: the only errors of the project's code that pass
+    through the engine.
+    """
     return is_a(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread()
 
 
 def guarded(call: Callable[[], object]) -> None:
-    """Call what keeps the host's connections in order. An error of it ends nothing."""
+    """Calls the function that looks after the thread's connections. Its errors end nothing."""
     try:
         call()
-    # The thread must not end, whatever a database says, or a listener of the host's to its connections.
+    # The thread must not end, whatever a database or a listener of the project's raises.
     except BaseException as error:  # noqa: BLE001
         _write(f"durable: the connections of log handlers and receivers: {_words(error)}")
 
 
 def _complain(departure: Departure, error: BaseException) -> None:
-    # By its name: a metaclass may refuse that its classes are compared.
+    # By its name, since a metaclass may refuse comparisons of its classes.
     if logging.raiseExceptions and floods.admit(("complaint", departure.kind, full_name(type(error))), None):
         _write(f"durable: {departure} was lost: what takes it raised {_words(error)}")
 
 
 def say_lost(counts: dict[str, int], why: str) -> None:
-    """Say on stderr how much was lost, where no log can say it any more."""
+    """Prints to stderr how much was lost, when it can no longer be logged."""
     parts = [f"{number:,} {kind}{'' if number == 1 else 's'}" for kind, number in sorted(counts.items()) if number]
     if parts:
         _write(f"durable: {' and '.join(parts)} lost: {why}")
@@ -103,7 +105,7 @@ def say_lost(counts: dict[str, int], why: str) -> None:
 
 def _words(error: BaseException) -> str:
     name = clean(class_name(type(error)))
-    # A handler's error quotes what it was given: whoever sent that must not write lines here.
+    # A handler's error may quote text from anybody, who must not be able to forge lines here.
     return f"{name}: {visible(said(error, _LONGEST_SENTENCE, what='error'))}"
 
 

@@ -1,6 +1,6 @@
-"""Letting out without being held up, where a thread may not stay: in the supervisor, which forks.
+"""Emitting without being held up, in the supervisor, which forks and so may keep no thread.
 
-Each departure has a thread of its own, which is waited for, and not for ever.
+Each departure gets a thread of its own, and is waited for, but not for ever.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Errand(threading.Thread):
 
     @property
     def pending(self) -> bool:
-        """Whether what takes it has not returned yet."""
+        """Whether its handler has not returned yet."""
         return self.is_alive()
 
 
 def go(departure: Departure, seconds: float) -> Errand | None:
-    """Let it leave, and wait for that so long at most. Returns the errand that has not come back, or None."""
+    """Emits it and waits for that, with a limit. Returns the errand if it has not ended, else None."""
     errand = Errand(departure)
     try:
         errand.start()
-    except (RuntimeError, MemoryError):  # no thread for it: it is said here, however long that takes
+    except (RuntimeError, MemoryError):  # no thread for it: emit it here, however long that takes
         depart(departure)
         return None
     errand.join(seconds)

@@ -1,4 +1,4 @@
-"""Bounds for floods: of each key at most `MOST` departures in `SPAN` seconds, then one that says how many more."""
+"""Rate limits: at most `MOST` departures per key in `SPAN` seconds, then one that says how many more."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class _Window:
 _lock = threading.RLock()
 _windows: dict[Hashable, _Window] = {}
 _counting: dict[Hashable, _Window] = {}
-"""Those among them that have something to sum up."""
+"""Those that have a summary to emit."""
 _due: list[Departure] = []
 _room = _KEYS
-"""How many keys there may be before it is worth a look which of them are over: twice as many as were not, last time."""
+"""How many keys there may be before expired ones are removed: twice as many as were left last time."""
 
 
 def admit(key: Hashable, summary: Summary | None) -> bool:
-    """Whether one more of this key may leave now. `summary` makes what says, when the minute is over, how many were
-    left out; None: nothing says it.
+    """Whether one more with this key may be emitted now. `summary` makes the departure that says, after the minute, how
+    many were left out; None: there is none.
     """
     now = monotonic()
     with _lock:
@@ -74,7 +74,7 @@ def over() -> list[Departure]:
 
 
 def rest() -> list[Departure]:
-    """All summaries, of minutes that are not over as well: the process ends."""
+    """All summaries, even of minutes that are not over, since the process is ending."""
     with _lock:
         for key in list(_counting):
             _sum_up(key)
@@ -93,7 +93,7 @@ def next_over() -> float | None:
 
 
 def reset() -> None:
-    """Begin anew: in a forked process, and in tests."""
+    """Resets everything: in a forked process, and in tests."""
     global _lock, _room
     _lock, _room = threading.RLock(), _KEYS
     _windows.clear()

@@ -1,4 +1,4 @@
-"""Holding what a transaction sends until it is known how it ended."""
+"""Holds what a transaction sends until its outcome is known."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _here = _Here()
 
 
 def send(departure: Departure) -> None:
-    """Let something leave: now, or, inside `holding`, when the holder says so. Never raises for what the host does."""
+    """Emits something: now, or, inside `holding`, when the holder releases it. Never raises because of the project's
+    code.
+    """
     held = _here.held
     if held is None:
         road.leave(departure)
@@ -31,7 +33,7 @@ def send(departure: Departure) -> None:
 
 @contextmanager
 def holding() -> Iterator[list[Departure]]:
-    """Hold what this thread sends meanwhile. It is the caller's to `release` it, or to forget it."""
+    """Holds what this thread sends during the block. The caller has to `release` it, or to drop it."""
     before = _here.held
     held = _here.held = []
     try:
@@ -42,7 +44,9 @@ def holding() -> Iterator[list[Departure]]:
 
 @contextmanager
 def aside() -> Iterator[None]:
-    """Hold nothing meanwhile: what user code says inside a transaction of ours is true without its commit, too."""
+    """Holds nothing during the block: what user code logs inside a transaction of ours is true even
+    without its commit.
+    """
     before, _here.held = _here.held, None
     try:
         yield
@@ -51,15 +55,15 @@ def aside() -> Iterator[None]:
 
 
 def release(held: Sequence[Departure]) -> None:
-    """Let it leave: the transaction that it speaks of is committed."""
+    """Emits what was held, after the transaction was committed."""
     for departure in held:
         road.leave(departure)
 
 
 def after_commit(connection: BaseDatabaseWrapper, held: Sequence[Departure]) -> None:
-    """Let it leave after the commit of the caller's transaction, or now if there is none; with a rollback it goes.
+    """Emits it after the commit of the caller's transaction, or now if there is none; drops it with a rollback.
 
-    A caller that has switched autocommit off by hand has no hook for its commit: there, nothing leaves.
+    If the caller has switched autocommit off by hand, there is no hook for its commit, and nothing is emitted.
     """
     if held and (connection.in_atomic_block or connection.get_autocommit()):
         connection.on_commit(partial(release, held), robust=True)

@@ -1,4 +1,4 @@
-"""The thread through which a worker's lines and signals leave, and the bounded queue before it."""
+"""The thread that emits a worker's lines and signals, and its bounded queue."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from durable.outbound import errands, floods
 from durable.outbound.departures import Departure, depart, guarded, is_too_deep, say_lost
 
 CAPACITY = 10_000
-"""How much may wait. What comes when it is full is lost, counted, and said when there is room again."""
+"""The size of the queue. When it is full, more is lost and counted, and the count is logged when there is room again.
+"""
 
 
 MOST_HEAVY = 100
-"""How many of them may keep an error with its frames. Of those that come when so many wait, text is kept."""
+"""How many of them may keep an error with its frames. Further errors are kept as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What keeps the thread's connections as a request's would be: called before and after each departure (with its
-    kind), and when there is nothing to do. `overflowed` makes the line that says how much was lost, by kind.
+    """Keeps the thread's connections as those of a request: called before and after each departure (with its kind), and
+    when there is nothing to do. `overflowed` makes the line that says how much was lost, by kind.
     """
 
     before: Callable[[], object]
@@ -48,7 +49,7 @@ class _Road:
         self._thread.start()
 
     def take(self, departure: Departure) -> bool:
-        """Queue it, or count it as lost. False: the thread has ended meanwhile."""
+        """Queues it, or counts it as lost. False if the thread has ended meanwhile."""
         if departure.is_heavy and self._heavy >= MOST_HEAVY and len(self._queue) < CAPACITY:
             departure.lighten()
         with self._condition:
@@ -63,7 +64,7 @@ class _Road:
             return True
 
     def remind(self) -> None:
-        """There is something to sum up now, in its time."""
+        """There is a summary to emit at its time."""
         if self._waits_for_good:
             with self._condition:
                 self._condition.notify_all()
@@ -74,7 +75,9 @@ class _Road:
             return len(self._queue) + (self._under_way is not None)
 
     def close(self, seconds: float) -> dict[str, int]:
-        """Let out what waits, `seconds` at most, and end the thread. Returns what could not leave, by kind."""
+        """Emits what is queued, for `seconds` at most, and ends the thread. Returns what could not be
+        emitted, by kind.
+        """
         with self._condition:
             self._ending = True
             self._condition.notify_all()
@@ -95,7 +98,7 @@ class _Road:
             guarded(connections.close_all)
 
     def _step(self) -> bool:
-        """Let one out, or wait for one. False: the end has come, and everything is out."""
+        """Emits one, or waits for one. False at the end, when everything is out."""
         with self._condition:
             departure = self._under_way = self._queue.popleft() if self._queue else None
             self._heavy -= departure is not None and departure.is_heavy
@@ -138,30 +141,30 @@ _lock = threading.RLock()
 _road: _Road | None = None
 _users = 0
 _left_behind: _Road | errands.Errand | None = None
-"""What had not come to its end when nobody waited for it any longer: code of the host's does not return."""
+"""The departures that had not ended when the wait for them was over: code of the project that does not return."""
 _patience: float | None = None
-"""Seconds that a departure may take where there is no road; None: as long as it takes."""
+"""Seconds that a departure may take if there is no road; None: no limit."""
 
 
 def start(upkeep: Upkeep) -> None:
-    """Let lines and signals of this process leave through the thread, until `stop` was called as often as this."""
+    """Emits lines and signals of this process on the thread, until `stop` was called as often as this."""
     global _road, _users, _left_behind
     with _lock:
         if _road is None:
-            _road = _Road(upkeep)  # raises where there is no thread for it: nobody uses it then
+            _road = _Road(upkeep)  # raises if there is no thread for it: nobody uses it then
             _left_behind = None
         _users += 1
 
 
 def stop(seconds: float) -> bool:
-    """Let out what waits, `seconds` at most. Returns whether the thread has come to its end (or others still use it).
+    """Emits what is queued, for `seconds` at most. Returns whether the thread has ended (or others still use it).
 
-    What blocks is left behind: what could not leave is counted on stderr, and what is sent while it still blocks is
-    lost, since it would meet the same lock.
+    If it blocks, it is abandoned: the number of lost lines and signals is printed to stderr, and everything sent while
+    it still blocks is lost, since it would meet the same lock.
     """
     global _road, _users, _left_behind
     with _lock:
-        _users = max(0, _users - 1)  # one stop too many is not the next worker's loss
+        _users = max(0, _users - 1)  # one stop too many must not stop the next worker's road
         if _users or _road is None:
             return True
         road, _road = _road, None
@@ -174,26 +177,26 @@ def stop(seconds: float) -> bool:
 
 
 def wait_at_most(seconds: float) -> None:
-    """From here on, where there is no thread for lines and signals, wait so long for each that leaves. What is sent
-    while one has not come back is lost, and stderr says so. A forked process knows nothing of it.
+    """From now on, if there is no thread for lines and signals, waits this long for each. Those that are sent while one
+    has not returned are lost, and stderr says so. Not inherited by forked processes.
     """
     global _patience
     _patience = seconds
 
 
 def is_blocked() -> bool:
-    """Whether code of the host's that takes lines and signals has not come back, and may hold locks."""
+    """Whether code of the project that handles lines and signals has not returned, and may hold locks."""
     return _left_behind is not None and bool(_left_behind.pending)
 
 
 def pending() -> int:
-    """How much waits to leave in this process."""
+    """How much is queued in this process."""
     road = _road
     return 0 if road is None else road.pending
 
 
 def leave(departure: Departure) -> None:
-    """Let it leave: through the thread where there is one, else here and now."""
+    """Emits it: on the thread if there is one, else here and now."""
     road = _road
     if is_too_deep(departure):
         if floods.admit(("too deep",), None):
@@ -221,7 +224,7 @@ def _go(departure: Departure) -> None:
 
 
 def _begin_anew() -> None:
-    """In a forked process: its parent's thread is not here, and locks may be held by nobody."""
+    """In a forked process: the parent's thread does not exist here, and locks may be held by nobody."""
     global _lock, _road, _users, _left_behind, _patience
     _lock = threading.RLock()
     _road, _users, _left_behind, _patience = None, 0, None, None

@@ -1,4 +1,4 @@
-"""Frozen values that verbs answer. Match them exhaustively; none of them is a boolean."""
+"""Frozen values that verbs return. Match them exhaustively; none of them is a boolean."""
 
 from __future__ import annotations
 

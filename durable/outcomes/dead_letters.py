@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 class RedriveMode(StrEnum):
-    """`ELIGIBLE` heeds every gate. `FORCED` passes a recorded outcome and the judged marker, and needs a reason."""
+    """`ELIGIBLE` respects every gate. `FORCED` overrides a recorded outcome and the judged marker, and
+    needs a reason.
+    """
 
     ELIGIBLE = "eligible"
     FORCED = "forced"
 
 
 Then = Literal["fail", "cancel"]
-"""What a discard does to the workflow that still waits: the activity fails, or the workflow is cancelled."""
+"""What a discard does to a workflow that is waiting: the activity fails, or the workflow is cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """The row went back to pending. `was_judged`: the workflow had been told of the failure, or had settled it
-    itself.
-    """
+    """The row went back to pending. `was_judged`: the workflow had got the failure, or had stopped waiting."""
 
     row: OutboxRow
     was_judged: bool
@@ -38,22 +38,23 @@ class Redriven:
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """The dead letter was closed. `was_judged`: nobody waited for it any more, and nothing else happened."""
+    """The dead letter was closed. `was_judged`: its workflow was no longer waiting, and nothing else happened."""
 
     row: OutboxRow
     was_judged: bool
 
 
 class DeadLetters(list["OutboxRow"]):
-    """Some of a workflow's dead letters, oldest first. `more`: behind the last of these there are others."""
+    """Some of a workflow's dead letters, oldest first. `more`: there are others after the last of these."""
 
     more: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterFilter:
-    """Which dead letters are meant; what is None matches all, and no ids at all match none. `failed_before` keeps what
-    comes later out. Bounds named *after*, *from* and *to* are themselves meant, those named *before* are not.
+    """Selects dead letters. A condition that is None matches all; an empty collection of ids matches none.
+    `failed_before` leaves out rows that fail later. Bounds named *after*, *from* and *to* are inclusive, those named
+    *before* exclusive.
     """
 
     workflow_id: uuid.UUID | None = None
@@ -77,14 +78,14 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """By what people know a dead letter: its business key, and the first line and class of its last error."""
+    """How people recognise a dead letter: its business key, and the first line and class of its last error."""
 
     key: str | None
     error: str
     error_class: str = ""
 
     def without_text(self) -> Naming:
-        """The same for who may not see what the error said."""
+        """The same for users who may not see the error's text."""
         return Naming(self.key, self.error_class, self.error_class)
 
     def __str__(self) -> str:
@@ -95,7 +96,7 @@ class Naming:
 class RedrivePreview:
     """What a redrive would do now, having written nothing.
 
-    `refused` counts by the stable code of the refusal. When `capped`, only the first `looked_at` rows were judged and
+    `refused` counts by the stable code of the refusal. When `capped`, only the first `looked_at` rows were checked and
     there are more.
     """
 

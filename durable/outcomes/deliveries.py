@@ -14,7 +14,7 @@ from durable.outcomes.states import Cause, Failure
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One delivery of an outbox row to this worker. `token` is the fence of everything that ends it."""
+    """One delivery of an outbox row to this worker. `token` fences every verb that ends it."""
 
     row_id: int
     token: uuid.UUID
@@ -57,8 +57,8 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The handler failed for good: no attempt is left (`spent`), or the error is one that is not retried. `error` is
-    what it raised, for who reports it.
+    """The handler failed for good: no attempt is left (`spent`), or the error is not retried. `error` is the exception,
+    for reporting.
     """
 
     claim: Claim
@@ -101,7 +101,7 @@ class AckOutcome(StrEnum):
 
 
 class WakesBy(StrEnum):
-    """How a worker learns of work from outside, as its row tells it."""
+    """How a worker learns of new work, as its row shows it."""
 
     POLLING = "polling"
     NOTIFICATION = "notification"
@@ -109,15 +109,15 @@ class WakesBy(StrEnum):
 
 
 class Company(StrEnum):
-    """Whether a worker seems to share its queues with others. A hint: a dead one may have been alive just now."""
+    """Whether a worker seems to share its queues with others. Only a hint: one that has just died still counts."""
 
     ALONE = "alone"
     OTHERS = "others"
 
 
 class GiveBack(StrEnum):
-    """What abandoning, releasing or postponing did for one item. Busy: nothing, since somebody else has locked it; only
-    a release says so, the others wait.
+    """What abandoning, releasing or postponing did for one item. Busy: nothing, since another session has locked it;
+    only a release returns this, the others wait.
     """
 
     PENDING = "pending"
@@ -147,7 +147,9 @@ class Renewal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReconcileReport:
-    """What one round of reconciling did. `errors` maps a workflow's id to the text of what kept it un-armed."""
+    """What one round of reconciling did. `errors` maps a workflow's id to the text of the error for which it was
+    skipped.
+    """
 
     settled: int = 0
     rearmed: int = 0

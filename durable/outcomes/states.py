@@ -54,7 +54,7 @@ class Cause(StrEnum):
 
 
 OF_DEAD_LETTERS = tuple(cause for cause in Cause if cause not in (Cause.APPLICATION_ERROR, Cause.TIMEOUT))
-"""The causes that a dead letter can have: the two others are those of attempts that failed or go on."""
+"""The causes that a dead letter can have. The two others are causes of failed attempts."""
 
 
 @dataclass(frozen=True, slots=True)

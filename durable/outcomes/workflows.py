@@ -37,13 +37,13 @@ class TurnReport:
     closed: int = 0
     deferred: int = 0
     parked: int = 0
-    """What has ended, is paused or blocked, and is no longer due."""
+    """Workflows that have ended, or are paused or blocked, and are no longer due."""
     left: int = 0
-    """Nothing was done, but so many are due and left for a moment to a process that may have them in memory."""
+    """Due workflows that were left for a moment to another process, which may have them in memory."""
     held: int = 0
-    """Nothing was done, but at least so many are due and wait until there is room for them."""
+    """At least this many due workflows wait until there is room for them in memory."""
     taken: Sequence[Claim] = ()
-    """What was staged and is this process's delivery already."""
+    """The rows that the turn has staged and claimed for this process."""
 
 
 class CancelAnswer(StrEnum):
@@ -57,8 +57,8 @@ class CancelAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CancelOutcome:
-    """`answer`, and the workflow's status where there is one. `single` says that a single activity was asked: its
-    handler, if it runs, sees that when it looks next. It is no part of equality.
+    """`answer`, and the workflow's status if there is one. `single`: it was a single activity, whose handler, if it is
+    running, sees the request when it next checks. `single` is not part of equality.
     """
 
     answer: CancelAnswer
@@ -67,7 +67,7 @@ class CancelOutcome:
 
 
 class WorkflowState(StrEnum):
-    """What an operator's verb left the workflow in."""
+    """The state of the workflow after an operator's verb."""
 
     TERMINATED = "terminated"
     UNBLOCKED = "unblocked"
@@ -95,7 +95,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Reencrypted:
-    """How many payloads were rewritten, and how many could not be read and were left as they are."""
+    """How many payloads were rewritten, and how many were unreadable and left as they are."""
 
     payloads: int = 0
     unreadable: int = 0

@@ -1,4 +1,6 @@
-"""For tests of workflows: run them to their end, hold the clock, stand in for activities, inject faults, replay."""
+"""For tests of workflows: run them to their end, freeze the clock, replace activities, inject
+faults, replay histories.
+"""
 
 from __future__ import annotations
 

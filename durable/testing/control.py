@@ -1,4 +1,4 @@
-"""The engine's clock, and how warm its workflows are kept, in the hands of a test."""
+"""Control of the engine's clock and of its cache of workflows, for tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _cold = 0
 
 
 class Frozen:
-    """The frozen clock. As a context manager it gives the clock back as it was before `freeze`."""
+    """The frozen clock. As a context manager it restores the clock to its state before `freeze`."""
 
     def __init__(self, before: datetime | None) -> None:
         self._before = before
@@ -44,10 +44,10 @@ class Frozen:
 
 
 def freeze(at: datetime | None = None) -> Frozen:
-    """Hold the engine's clock still, at an aware moment (default: now), in this process.
+    """Stops the engine's clock at an aware datetime (default: now), in this process.
 
-    Takes effect at the call; `with freeze(...):` gives the clock back at the end of the block, `unfreeze()` at once.
-    Raises `ValueError` for a naive moment.
+    Takes effect at the call; `with freeze(...):` restores the clock at the end of the block, `unfreeze()` at once.
+    Raises `ValueError` for a naive datetime.
     """
     before = clock.host_now() if clock.is_frozen() else None
     clock.freeze(clock.host_now() if at is None else at)
@@ -55,9 +55,9 @@ def freeze(at: datetime | None = None) -> Frozen:
 
 
 def move(by: timedelta) -> datetime:
-    """Move the frozen clock forward and answer the new moment. Runs nothing: `drain` runs what is due then.
+    """Moves the frozen clock forward and returns the new time. Runs nothing: `drain` runs what is due then.
 
-    Raises `ValueError` when the clock is not frozen, and for a span that leads back.
+    Raises `ValueError` if the clock is not frozen, and for a negative span.
     """
     if by < timedelta():
         raise ValueError(f"The clock moves forward only, not by {by}.")
@@ -71,7 +71,7 @@ def unfreeze() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Freeze the clock at the database's now for a block, unless a test holds it already."""
+    """Freezes the clock at the database's time for a block, unless a test has already frozen it."""
     if clock.is_frozen():
         yield
     else:
@@ -80,7 +80,7 @@ def held() -> Iterator[None]:
 
 
 def move_to(moment: datetime) -> None:
-    """Move the frozen clock forward to a moment; one that is past changes nothing."""
+    """Moves the frozen clock forward to a time; a time in the past changes nothing."""
     clock.freeze(max(moment, clock.host_now()))
 
 
@@ -88,7 +88,8 @@ def move_to(moment: datetime) -> None:
 def cold() -> Iterator[None]:
     """Within the block no workflow stays in memory between its turns: each turn replays the whole history first.
 
-    A workflow has to end alike with and without. Raises nothing itself; a workflow that differs is blocked.
+    A workflow has to end in the same way with and without it. Raises nothing itself; a workflow that differs is
+    blocked.
     """
     global _cold
     _cold += 1

@@ -1,4 +1,4 @@
-"""Stand-ins for activities, in `drain` and `run`: fakes that are called in their place, and faults on their way."""
+"""Doubles of activities, in `drain` and `run`: fakes that are called in their place, and injected faults."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class Replaced:
-    """The calls that fakes got, in order."""
+    """The calls of the fakes, in order."""
 
     calls: list[Recorded] = field(default_factory=list)
 
@@ -53,9 +53,9 @@ def name_of(activity: AnyActivity) -> str:
 def replaced(fakes: Mapping[AnyActivity, Handler]) -> Iterator[Replaced]:
     """Call fakes in place of the handlers of these activities (given as such, or by registered name) for a block.
 
-    A fake is any callable, `async def` ones and mocks included. It gets the decoded arguments; what it answers is
-    encoded by the annotation of the real handler, and what it raises is retried, as for the real one. `activity_info()`
-    works in it. Only `drain` and `run` see fakes; a nested block goes first. Answers the record of all calls.
+    A fake is any callable, `async def` functions and mocks included. It gets the decoded arguments; its result is
+    encoded by the annotation of the real handler, and its errors are retried, as for the real one. `activity_info()`
+    works in it. Only `drain` and `run` use fakes; the innermost block wins. Yields the record of all calls.
     """
     record = Replaced()
     by_name: dict[str, tuple[Handler, Replaced]] = {}
@@ -74,7 +74,7 @@ def replaced(fakes: Mapping[AnyActivity, Handler]) -> Iterator[Replaced]:
 
 @contextmanager
 def wrapped(activity: str, wrapper: Callable[[Handler], Handler]) -> Iterator[None]:
-    """Put something around the handler of an activity, or around its fake, for a block."""
+    """Wraps the handler of an activity, or its fake, for a block."""
     _wrappers.setdefault(activity, []).append(wrapper)
     try:
         yield
@@ -83,7 +83,7 @@ def wrapped(activity: str, wrapper: Callable[[Handler], Handler]) -> Iterator[No
 
 
 class Standing:
-    """A call whose handler is the one that stands for it now, run on this thread whatever kind of function it is."""
+    """A call of the current handler (real or fake), on this thread, whatever kind of function it is."""
 
     def __init__(self, call: Call) -> None:
         definition = call.definition
@@ -120,7 +120,8 @@ def _handler(definition: ActivityDefinition[Any, Any]) -> Handler:
 
 def _recording(definition: ActivityDefinition[Any, Any], fake: Handler, record: Replaced) -> Handler:
     def call(*args: Any, **kwargs: Any) -> Any:
-        # Payloads go by name; a fake may call its parameters as it likes, so what can go by position does.
+        # Payloads are keyed by name. A fake may name its parameters differently, so arguments are passed by position if
+        # possible.
         bound = definition.signature.bind(*args, **kwargs)
         record.calls.append(Recorded(definition.name, bound.args, bound.kwargs))
         return fake(*bound.args, **bound.kwargs)
@@ -144,7 +145,9 @@ def _awaiting(handler: Handler) -> Handler:
 
 
 async def _awaited(answer: Awaitable[Any]) -> tuple[Any, BaseException | None]:
-    """What came of it. An error is no error of the bridge's, which would look at it and pass on what that raises."""
+    """The outcome of a call. The error is returned as a value, since the bridge would inspect a raised one and might
+    raise itself.
+    """
     try:
         return await answer, None
     except BaseException as error:  # noqa: BLE001 - the handler's own, whatever it is

@@ -8,7 +8,7 @@ from durable.errors import DurableError
 
 
 class NeverEnds(DurableError):
-    """A workflow that a test runs to its end has none. `waits_for` says, in words, what it waits for."""
+    """The workflow that a test runs would wait for ever. `waits_for` says, in words, for what."""
 
     def __init__(self, workflow_id: Any, waits_for: tuple[str, ...]) -> None:
         self.workflow_id = workflow_id
@@ -17,7 +17,7 @@ class NeverEnds(DurableError):
 
 
 class NeverIdle(DurableError):
-    """Work that is due now goes on bringing more work that is due now."""
+    """Due work keeps creating more due work."""
 
     def __init__(self, rounds: int) -> None:
         self.rounds = rounds
@@ -28,7 +28,7 @@ class NeverIdle(DurableError):
 
 
 class Impure(DurableError):
-    """Workflow code called something that a replay can not repeat. `function`, `file` and `line` are the caller's."""
+    """Workflow code called something that a replay cannot repeat. `function`, `file` and `line` are the caller's."""
 
     def __init__(self, *, call: str, function: str, file: str, line: int, advice: str) -> None:
         self.call = call
@@ -40,11 +40,11 @@ class Impure(DurableError):
 
 
 class NotReplayable(DurableError):
-    """There is nothing to replay in what was given, or no way to replay it. The message says which."""
+    """The argument has nothing to replay, or it cannot be replayed. The message says which."""
 
 
 class UnknownFault(DurableError, ValueError):
-    """`failing` was given something that is neither an activity nor one of the engine's points."""
+    """The target of `failing` is neither an activity nor one of the engine's points."""
 
     def __init__(self, target: Any, points: tuple[str, ...]) -> None:
         self.target = target
@@ -54,4 +54,4 @@ class UnknownFault(DurableError, ValueError):
 
 
 class InjectedFault(Exception):
-    """What `failing` lets an activity raise when the test names no error. Retried like any other exception."""
+    """The error that `failing` makes an activity raise by default. Retried like any other exception."""

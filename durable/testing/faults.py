@@ -37,25 +37,25 @@ _VERBS: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
     "reconcile": (reconcile, ("reconcile",)),
 }
 POINTS = tuple(_VERBS)
-"""The engine's points that `failing` knows."""
+"""The engine's verbs that `failing` accepts."""
 
 
 @dataclass(slots=True)
 class Injected:
-    """How often a fault has been raised so far, and how often it still will be."""
+    """How often a fault has been raised, and how often it still will be."""
 
     raised: int
     left: int
 
 
 class _AtWork(threading.local):
-    """Whether this thread is in the verb."""
+    """Whether this thread is executing the verb."""
 
     depth = 0
 
 
 class _Countdown:
-    """Raises the error until it has done so often enough. From any thread."""
+    """Raises the error the given number of times, from any thread."""
 
     def __init__(self, times: int, error: Error) -> None:
         self.state = Injected(0, times)
@@ -75,14 +75,14 @@ class _Countdown:
 def failing(
     target: doubles.AnyActivity, *, times: int = 1, error: Error | None = None, when: When = "before"
 ) -> Iterator[Injected]:
-    """Let an activity, or a point of the engine, fail `times` times within a block. Answers the count.
+    """Makes an activity, or a verb of the engine, fail `times` times within a block. Yields the count.
 
-    An activity (given as such, or by registered name) raises `error` (default: `InjectedFault`) in place of its
-    handler, or after it (`when="after"`); in `drain` and `run` only. A point of the engine is one of `POINTS`: the
-    transaction of that verb raises `error` (default: a database error that is worth a retry) at its commit: `before`
-    it, so that everything is rolled back, or `after` it, so that the outcome is unknown to the verb. Real workers in
-    this process meet it, too; their own retries, and those of the verb, are what is tested. An error may be an
-    exception, its class, or a callable that makes one. Raises `UnknownFault` for any other target.
+    An activity (its definition or registered name) raises `error` (default: `InjectedFault`) in place of its handler,
+    or after it (`when="after"`); only in `drain` and `run`. A verb of the engine is one of `POINTS`: its transaction
+    raises `error` (default: a database error that is worth a retry) at its commit: `before` it, so that everything is
+    rolled back, or `after` it, so that the verb does not know the outcome. Real workers in this process meet the fault,
+    too, so that their retries, and those of the verb, are tested. An error may be an exception, its class, or a
+    callable that makes one. Raises `UnknownFault` for any other target.
     """
     if isinstance(target, str) and target in _VERBS:
         countdown = _Countdown(times, _database_error if error is None else error)
@@ -117,7 +117,7 @@ def _failing(handler: doubles.Handler, countdown: _Countdown, when: When) -> dou
 
 @contextmanager
 def _at_commits_of(point: str, countdown: _Countdown, when: When) -> Iterator[None]:
-    """Watch the verb's calls, and while one is on, the ends of the transactions that it begins on its thread."""
+    """Watches the verb's calls, and during each call the ends of the transactions that it begins on its thread."""
     module, names = _VERBS[point]
     at_work = _AtWork()
     begin = transaction.begin
@@ -153,7 +153,9 @@ def _made(error: Error) -> BaseException:
 
 
 def _database_error() -> BaseException:
-    """Worth a retry on both databases, and on the same connection: a test's own transaction goes on."""
+    """An error that is worth a retry on both databases, on the same connection, so that a test's own transaction stays
+    open.
+    """
     text = "database is locked (injected by durable.testing.failing)"
     error = OperationalError(text)
     error.__cause__ = sqlite3.OperationalError(text)

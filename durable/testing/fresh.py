@@ -1,4 +1,4 @@
-"""Replays in processes of their own, with nothing warm and another order of sets."""
+"""Replays in fresh processes, without module state and with another order of sets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ADVICE = "Define the workflow at the top level of a module that can be imported
 
 
 def job(history: History, definition: WorkflowDefinition[Any, Any]) -> Job:
-    """What another process needs to know. Raises `NotReplayable` for code that it could not find."""
+    """The data that another process needs. Raises `NotReplayable` for code that it could not import."""
     module, _, _ = definition.place.rpartition(f".{definition.fn.__qualname__}")
     if "<locals>" in definition.fn.__qualname__ or module == "__main__":
         raise NotReplayable(f"A fresh process can not import {definition.place}. {_ADVICE}")
@@ -71,9 +71,9 @@ def replay(jobs: Sequence[Job], *, hash_seed: int) -> None:
 
 
 def answer() -> None:
-    """The other process: replay the jobs of the standard input, and tell the first error on the standard output."""
+    """The other process: replays the jobs from standard input, and writes the first error to standard output."""
     stdout = os.dup(1)
-    os.dup2(2, 1)  # what the project prints goes elsewhere: the answer stands alone
+    os.dup2(2, 1)  # output of the project goes elsewhere, so that standard output has only the answer
     result = _first_error(json.load(sys.stdin))
     with os.fdopen(stdout, "w", encoding="utf-8") as out:
         json.dump(result, out)

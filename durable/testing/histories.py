@@ -27,7 +27,7 @@ Source: TypeAlias = Mapping[str, Any] | str | PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A history that was read. `origin` says where it came from, for people."""
+    """An exported history. `origin` tells people where it came from."""
 
     workflow_id: uuid.UUID
     type: str

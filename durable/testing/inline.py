@@ -1,4 +1,4 @@
-"""A worker of one thread, the caller's: turns, claims, handlers and acknowledgements one after another."""
+"""A worker on one thread, the caller's: turns, claims, handlers and acknowledgements one after another."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NAME = "durable.testing"
 MOST_ROUNDS = 100_000
 TURNS = 100
 PATIENCE = 5
-"""Errors of one verb, one after another, behind which it goes on."""
+"""How many errors of one verb in a row it tolerates."""
 
 Answer = TypeVar("Answer")
 
@@ -66,12 +66,12 @@ class Tally:
 class Inline:
     """Does what a worker does, with `concurrency` slots, on this thread and its connections.
 
-    Works inside a transaction of the test's. Errors of the store that are worth a retry are noted, and it goes on as a
-    worker would, without waiting; others are raised. Back-off has no chance in it: the jitter is that of a fixed seed.
+    Works inside a transaction of the test's. Database errors that are worth a retry are recorded, and it goes on as a
+    worker would, but without waiting; others are raised. Back-off is repeatable: the jitter comes from a fixed seed.
     """
 
     def __init__(self, cache: Cache, *, slots: int | None = None) -> None:
-        floods.reset()  # what one test logs too often is not missing in the next
+        floods.reset()  # so that lines that one test logs too often are not missing in the next
         self.tally = Tally()
         self._cache = cache
         self._slots = slots or settings.concurrency
@@ -174,7 +174,7 @@ class Inline:
         return outcome
 
     def _acknowledge(self, ending: Ending) -> None:
-        """The policy of the worker's acknowledgements, but for its waits."""
+        """The policy of the worker's acknowledgements, without its waits."""
         for last in (*[False] * len(WAITS_US), True):
             try:
                 outcome = acknowledge.acknowledge([ending])[0]
@@ -198,20 +198,22 @@ class Inline:
         try:
             give_back()
         except DatabaseFault as error:
-            # As in a worker: the lease runs out, and the reconciler takes over.
+            # As in a worker: the lease expires, and the reconciler recovers the delivery.
             self._note_fault(verb, error)
 
 
 def _overran(call: Call, started_at: datetime | None) -> bool:
-    """`start_to_close` by the frozen clock: a handler, or its fake, that moves the clock behind it was too slow."""
+    """`start_to_close` by the frozen clock: a handler, or its fake, that moves the clock beyond the limit has timed
+    out.
+    """
     if call.start_to_close is None or started_at is None or not clock.is_frozen():
         return False
     return clock.host_now() - started_at > call.start_to_close
 
 
 def _note(workflow_id: uuid.UUID | None) -> None:
-    """A process that dies in a workflow's code takes the test with it: nobody is left to read a note."""
+    """Writes no notes: if workflow code kills the process, the test is gone, too, and nobody would read them."""
 
 
 def _no_wait(microseconds: int) -> None:
-    """Within one thread nothing changes by waiting."""
+    """On a single thread waiting changes nothing."""

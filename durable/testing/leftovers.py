@@ -1,7 +1,7 @@
-"""The database connections between two handlers of one thread, the test's: what a handler left behind is undone.
+"""Repairs the database connections of the test's thread after each handler.
 
-A worker closes a connection on which a handler left a transaction open. Here it may be the test's own, or hold a
-database in memory, and has to stay.
+A worker closes a connection on which a handler left a transaction open. Here the connection may be the test's own, or
+have a database in memory, and has to stay open.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from durable.worker.threads import hygiene
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Where an open transaction stood before the handler, and the savepoint to which it can go back."""
+    """The state of an open transaction before the handler, and the savepoint to roll back to."""
 
     depth: int
     blocks: int
@@ -28,12 +28,12 @@ class _Mark:
 
 @contextmanager
 def cleared() -> Iterator[Callable[[], list[str]]]:
-    """Around a handler. Yields what is to be called behind it: it mends the connections, and answers the aliases on
+    """Wraps a handler. Yields the function to call after it, which repairs the connections and returns the aliases on
     which the handler left a transaction open.
 
-    Within the test's own transactions a database error in a handler costs that attempt only: a worker's handlers run
-    without a transaction, where a failed statement leaves the connection in order; inside one, PostgreSQL refuses
-    everything that follows.
+    Within the test's own transactions, a database error in a handler affects only that attempt. In a worker, handlers
+    run without a transaction, where a failed statement does no harm to the connection; inside a transaction, PostgreSQL
+    refuses all statements after it.
     """
     marks: dict[str, _Mark] = {}
     for connection in connections.all(initialized_only=True):
@@ -54,7 +54,9 @@ def cleared() -> Iterator[Callable[[], list[str]]]:
 
 
 def _rewind(connection: Any, mark: _Mark) -> bool:
-    """Within the test's transaction: go back to the savepoint where something is wrong. Whether a block was left."""
+    """Within the test's transaction: roll back to the savepoint if something is wrong. Returns whether a block was left
+    open.
+    """
     was_left = len(connection.savepoint_ids) > mark.depth
     del connection.savepoint_ids[mark.depth :]
     del connection.atomic_blocks[mark.blocks :]
@@ -69,7 +71,7 @@ def _rewind(connection: Any, mark: _Mark) -> bool:
 
 
 def _end(connection: Any) -> bool:
-    """Roll back what was begun on a connection that had no transaction before. Always true: it was left open."""
+    """Rolls back a transaction on a connection that had none before. Always returns True: it was left open."""
     connection.in_atomic_block = False
     connection.needs_rollback = False
     connection.savepoint_ids.clear()

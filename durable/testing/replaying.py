@@ -22,17 +22,17 @@ from durable.testing.watch import watching
 
 HASH_SEEDS = (1, 2)
 _SLOWER = 20
-"""Watched code takes this much longer at most; the limit of CPU time grows with it."""
+"""How much longer watched code takes at most; the limit of CPU time grows by the same factor."""
 
 _BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A history that today's code repeats.
+    """A history that the current code reproduces.
 
-    `drift` counts calls that the code makes in another order than recorded, within one activation: the engine accepts
-    it, and matches them. `closed` is the event that ended the workflow, None while it is live.
+    `drift` counts calls that the code makes in another order than recorded within one activation, which the engine
+    accepts. `closed` is the event that ended the workflow, None while it is live.
     """
 
     workflow_id: uuid.UUID
@@ -45,15 +45,15 @@ class Replayed:
 def replay(
     history: Source, workflow: WorkflowDefinition[Any, Any] | None = None, *, hash_seeds: Sequence[int] = HASH_SEEDS
 ) -> Replayed:
-    """Replay an exported history (dictionary, JSON text or path) against today's code, and raise where they differ.
+    """Replays an exported history (dictionary, JSON text or path) against the current code, and raises if they differ.
 
-    In this process, and then in a fresh one for each of `hash_seeds` (its `PYTHONHASHSEED`), where nothing is warm and
-    sets have another order. `workflow` is the code; else the registered workflow of the history's type. Writes nothing
-    and needs no database. What the code ends with is compared as well.
+    Replays in this process, and then in a fresh one for each of `hash_seeds` (its `PYTHONHASHSEED`), where module state
+    is empty and sets have another order. `workflow` is the code, by default the registered workflow of the history's
+    type. Writes nothing and needs no database. The result or error of the code is compared as well.
 
-    Raises `NonDeterminism` (`WorkflowBlocked` for what else the code can not go on behind), `Impure` for a call of a
-    clock, of randomness, of files, of the network or of threads, even if it changed nothing this time, and
-    `NotReplayable` when there is nothing to replay, or no way to find the code in a fresh process.
+    Raises `NonDeterminism` (or `WorkflowBlocked` if the code cannot continue for another reason), `Impure` for a use of
+    a clock, randomness, files, the network or threads, even if it changed nothing this time, and `NotReplayable` if
+    there is nothing to replay, or a fresh process cannot find the code.
     """
     return replay_all([history], workflow, hash_seeds=hash_seeds)[0]
 
@@ -103,7 +103,7 @@ def has_begun(events: Sequence[Event]) -> bool:
 
 @contextmanager
 def unfed(definition: WorkflowDefinition[Any, Any], *, workflow_id: uuid.UUID, run: int) -> Iterator[Execution]:
-    """The code of a workflow, ready for its history; closed at the end of the block."""
+    """An execution of a workflow's code, ready for its history; closed at the end of the block."""
     cpu_for = settings.turn_cpu_for
     execution = Execution.begin(
         definition,
@@ -120,7 +120,7 @@ def unfed(definition: WorkflowDefinition[Any, Any], *, workflow_id: uuid.UUID, r
 
 
 def _compare_ends(execution: Execution, last: Event) -> None:
-    """The engine compares how a workflow ends; a test wants to know with what as well."""
+    """The engine compares only how a workflow ends; a test also compares its result or error."""
     main = execution.loop.main
     if main is None or not main.done() or main.cancelled():
         return

@@ -1,4 +1,4 @@
-"""`drain` and `run`: carrying workflows on within a test, and moving the clock for what comes later."""
+"""`drain` and `run`: run workflows within a test, and move the clock to what is due later."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _STANDSTILLS = 10
 class Drained:
     """What a `drain` did.
 
-    `turns` counts turns of workflows; `attempts` activity attempts, of which `retried` failed and are to be tried
-    again; `closed` workflows and single activities that ended. `faults` are errors of the store behind which the work
-    went on. `at` is the moment of the end, `next_due_at` that at which more will be due (None: never).
+    `turns` counts turns of workflows; `attempts` activity attempts, of which `retried` failed and will be retried;
+    `closed` workflows and single activities that ended. `faults` are database errors after which the work went on. `at`
+    is the time at the end, `next_due_at` the time at which more will be due (None: never).
     """
 
     turns: int
@@ -48,11 +48,11 @@ class Drained:
 
 
 def drain(*, until: datetime | timedelta | None = None, slots: int | None = None) -> Drained:
-    """Run everything that is due now, of all workflows, on this thread and its connections, until nothing is due.
+    """Runs everything that is due now, of all workflows, on this thread and its connections, until nothing is due.
 
-    Works inside the transaction of Django's `TestCase` as well as without one. With `until` (an aware moment, or a
-    span from now) the clock is moved from one due moment to the next, and at last to that moment; a clock that was not
-    frozen runs again afterwards. `slots` activities are claimed together, as by a worker with that `CONCURRENCY` (the
+    Works inside the transaction of Django's `TestCase` as well as without one. With `until` (an aware datetime, or a
+    span from now) the clock is moved from one due time to the next, and finally to `until`; if it was not frozen, it
+    runs again afterwards. `slots` activities are claimed together, as by a worker with that `CONCURRENCY` (the
     default). Activities run one after another, `async def` ones and transactional ones included. Raises `NeverIdle`,
     and what the database raised.
     """
@@ -83,17 +83,16 @@ def run(
     slots: int | None = None,
     **kwargs: Any,
 ) -> R:
-    """Run a workflow to its end and answer what it returned; with a handle, one that was started before.
+    """Runs a workflow to its end and returns its result; with a handle, one that was started before.
 
-    Timers, retry delays and `start_at` are jumped over: when nothing is due, the clock is moved to the next moment at
-    which something is. `args` and `kwargs` go to `start` (of an activity: to `enqueue`). `signals` are
-    `(after, name)` or `(after, name, payload)`, counted from the call; `steps` are `(after, call)`, and the call gets
-    the handle: to cancel, to look, to signal others. What comes after the end is left out. Everything else in the
+    Timers, retry delays and `start_at` are skipped: when nothing is due, the clock is moved to the next time at which
+    something is. `args` and `kwargs` go to `start` (of an activity: to `enqueue`). `signals` are `(after, name)` or
+    `(after, name, payload)`, counted from the call; `steps` are `(after, call)`, and the call gets the handle, for
+    example to cancel or to check the status. Signals and steps after the end are left out. Everything else in the
     database that is due runs as well.
 
-    Raises as `Handle.result` does; `WorkflowBlocked` or `NonDeterminism` when the workflow is blocked; and `NeverEnds`,
-    with words for what it waits for, when nothing is left that could carry it on, or when more than `within` would have
-    to be skipped.
+    Raises as `Handle.result` does; `WorkflowBlocked` or `NonDeterminism` if the workflow is blocked; and `NeverEnds`,
+    with what it waits for in words, if nothing can move it forward, or if more than `within` would have to be skipped.
     """
     with control.held(), control.cache() as cache:
         began = clock.host_now()
@@ -136,7 +135,7 @@ def _started(target: Startable[R] | Handle[R], args: tuple[Any, ...], kwargs: di
 def _script(
     handle: Handle[Any], signals: Iterable[Signal], steps: Iterable[Step]
 ) -> list[tuple[timedelta, Callable[[Handle[Any]], object]]]:
-    """Signals and steps in the order of their moments; at one moment, signals come first."""
+    """Signals and steps in the order of their times; signals first where these are equal."""
     script: list[Step] = [(after, _signalling(name, payload)) for after, name, payload in map(_signal, signals)]
     script += steps
     return sorted(script, key=lambda entry: entry[0])
@@ -152,13 +151,13 @@ def _signalling(name: str, payload: Any) -> Callable[[Handle[Any]], object]:
 
 
 def _next_moment(snapshot: Snapshot, scripted: datetime | None) -> datetime | None:
-    """The next moment at which anything happens. A workflow that is blocked raises; one that is paused waits."""
+    """The next time at which anything happens. Raises for a blocked workflow; a paused one waits."""
     if snapshot.blocked_reason:
         raise waiting.blocked(snapshot)
     moments = [moment for moment in (next_due_at(), scripted) if moment is not None]
     lost = any(row.status is OutboxStatus.CLAIMED for row in look.pending(snapshot.id))
     if lost and snapshot.status is WorkflowStatus.RUNNING:
-        # A claim, or what should have ended it, failed: nobody holds the row, and its lease has to run out.
+        # A claim, or the verb that should have ended it, failed: nobody has the delivery, and its lease has to expire.
         moments.append(clock.host_now() + settings.lease_for + timedelta(microseconds=1))
     return min(moments, default=None)
 

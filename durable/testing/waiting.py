@@ -1,4 +1,4 @@
-"""Why a workflow goes no further, in words."""
+"""Why a workflow does not continue, in words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def blocked(snapshot: Snapshot) -> WorkflowBlocked:
-    """The error that a blocked workflow was blocked by, as its history tells it."""
+    """The error for which a workflow was blocked, as its history records it."""
     marks = [e for e in histories.events_of(snapshot.id) if e.type is EventType.WORKFLOW_BLOCKED]
     data = failures.read_block(marks[-1].data, snapshot.id) if marks else {}
     if {"position", "recorded", "asked"} <= set(data):
@@ -29,7 +29,7 @@ def blocked(snapshot: Snapshot) -> WorkflowBlocked:
 
 
 def words(workflow_id: uuid.UUID, *, skipped: timedelta | None) -> tuple[str, ...]:
-    """What a workflow waits for: signals, activities, moments. `skipped` is the span that a test would jump at most."""
+    """What a workflow waits for: signals, activities, times. `skipped` is the longest span that a test would skip."""
     snapshot = look.snapshot(workflow_id)
     if snapshot.status is WorkflowStatus.PAUSED:
         return ("somebody to resume it: it is paused",)

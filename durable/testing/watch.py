@@ -1,7 +1,7 @@
 """Watching what workflow code really calls: clocks, randomness, files, network, threads.
 
-The system check reads the text; this sees the calls, whatever name they go by and however deep below. It costs a hook
-on every call, and so is for replays in tests.
+The system check reads the source; this sees the calls themselves, under any name and at any depth. It needs a hook on
+every call, so it is only for replays in tests.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _builtin_calls() -> dict[Any, str]:
 
 
 def _python_calls() -> dict[int, str]:
-    """By the identity of the code: comparing code objects is slow, and finds twins."""
+    """By the identity of the code object: comparing code objects is slow, and equal code in two places would match."""
     named: dict[str, Any] = {
         "uuid.uuid1": uuid.uuid1,
         "uuid.uuid4": uuid.uuid4,
@@ -77,7 +77,7 @@ _RANDOM_FILE = random.Random.seed.__code__.co_filename
 _HARMLESS = frozenset(
     {"logging", "structlog", "warnings", "traceback", "linecache", "importlib", "inspect", "zipimport"}
 )
-"""Packages whose own calls change nothing that the workflow could see: they tell of it, or load its code."""
+"""Packages whose own calls change nothing that the workflow could see: they log, or load code."""
 
 _STANDARD = tuple(str(Path(sysconfig.get_paths()[name])) for name in ("stdlib", "platstdlib"))
 _PACKAGES = ("site-packages", "dist-packages")
@@ -85,7 +85,7 @@ _OURS = "durable."
 
 
 class _Watch:
-    """The hook of one replay. The first finding counts; it is raised on the spot, too, so that the call is not made."""
+    """The hook of one replay. The first finding counts; it is also raised at once, so that the call is not made."""
 
     def __init__(self, codec: type) -> None:
         self.found: Impure | None = None
@@ -116,16 +116,18 @@ class _Watch:
 
 @contextmanager
 def watching() -> Iterator[None]:
-    """Raise `Impure` for the first call in workflow code that a replay can not repeat, at the latest at the end."""
+    """Raises `Impure` for the first call in workflow code that a replay cannot repeat, at the end of the block at the
+    latest.
+    """
     watch = _Watch(type(settings.codec()))
     collects = gc.isenabled()
-    gc.disable()  # callbacks of the collector run wherever it strikes, and are nobody's workflow code
+    gc.disable()  # callbacks of the garbage collector run anywhere, and are not workflow code
     before, before_in_threads = sys.getprofile(), threading.getprofile()
     threading.setprofile(watch)  # a deep caller's replay runs in a thread of its own
     sys.setprofile(watch)
     try:
         yield
-    # Whatever came of it, the call that it came from is told.
+    # Whatever the outcome, the call is reported.
     except BaseException as error:
         if watch.found is not None and error is not watch.found:
             raise watch.found from error
@@ -140,7 +142,7 @@ def watching() -> Iterator[None]:
 
 
 def _of_random(frame: FrameType) -> str | None:
-    """Functions of `random` are methods of one hidden object; a `Random()` without a seed is as bad."""
+    """Functions of `random` are methods of one hidden object; a `Random()` without a seed is not repeatable either."""
     code = frame.f_code
     if code.co_filename != _RANDOM_FILE:
         return None
@@ -153,10 +155,10 @@ def _of_random(frame: FrameType) -> str | None:
 
 
 def _culprit(frame: FrameType | None, codec: type) -> FrameType | None:
-    """The nearest code of the project between the call and the engine; else of a package. None: nobody's fault.
+    """The nearest code of the project between the call and the engine, else of a package. None if there is neither.
 
-    The engine itself calls none of these for a workflow, so what is reached before any other code is its own business;
-    and a codec that encrypts needs randomness, which the workflow never sees.
+    The engine makes none of these calls for a workflow, so a call without other code in between is its own; and a codec
+    that encrypts needs randomness, which the workflow never sees.
     """
     package: FrameType | None = None
     while frame is not None:
