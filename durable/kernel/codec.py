@@ -78,7 +78,7 @@ class JsonCodec:
 
     @classmethod
     def fault(cls, options: Mapping[str, Any]) -> str:
-        """What this codec misses in the project's `DURABLE`, as a sentence with its cure. An empty text: nothing."""
+        """What this codec lacks in the project's `DURABLE`, as a sentence with its cure; empty if it lacks nothing."""
         return ""
 
     def __init__(self, *, max_bytes: int = DEFAULT_PAYLOAD_BYTES) -> None:
@@ -115,7 +115,7 @@ class JsonCodec:
         """Last step of writing: JSON text into the text that is stored. A hook for encryption and compression.
 
         `birthplace` says what is written, and of which workflow; `unwrap` of the text, or of a copy of it, is told the
-        same. A text that was moved elsewhere is thereby found out, if the hook binds it to its place.
+        same. If the hook binds the text to its place, it detects a text that was moved elsewhere.
         """
         return text
 
@@ -198,7 +198,7 @@ class JsonCodec:
 
 
 def _unquoted(error: PayloadError, path: str, hint: Any) -> PayloadError:
-    """The same refusal; of what is secret without the way to it, which may be a key of a secret mapping."""
+    """The same refusal; for secret values without the path, which may contain a key of a secret mapping."""
     return PayloadError(path, error.problem, error.cure) if holds_secret(hint) else error
 
 
@@ -275,7 +275,7 @@ def encode_arguments(
 def decode_arguments(
     callee: Callee, text: str, *, codec: Codec, workflow_id: uuid.UUID
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments from a payload. Raises `PayloadError` when today's handler can not be called with them."""
+    """Arguments from a payload. Raises `PayloadError` if the current handler cannot be called with them."""
     born = birthplaces.arguments(workflow_id, callee.name)
     return read_arguments(callee, codec.opened(text, path=callee.name, birthplace=born), codec=codec)
 
@@ -295,7 +295,7 @@ def _without_end(callee: Callee, error: RecursionError) -> PayloadError:
 
 
 def digest(text: str, key: bytes = b"") -> str:
-    """16 hexadecimal digits that stand for a text. Whoever lacks the key cannot guess short texts by trying them."""
+    """A digest of a text, 16 hexadecimal digits. Without the key nobody can find short texts by trying them."""
     return hashlib.blake2b(text.encode("utf-8"), digest_size=8, key=key).hexdigest()
 
 

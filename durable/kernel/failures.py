@@ -1,8 +1,8 @@
-"""Texts of failures as they are stored: what errors said goes through the codec, their class stays plain.
+"""Texts of failures as they are stored: message and traceback go through the codec, the class stays plain.
 
-An error quotes what it pleases, payloads too. Stored plain, a failure is `{type, message, traceback}`; sealed, it is
-`{type, sealed}`, where `sealed` is the payload of the other two. What a blocked workflow is shown with is sealed in the
-same way, and the column of its reason is `sealed:` and the payload. Both forms are read, whatever the settings say now.
+An error may quote anything, payloads included. Stored plain, a failure is `{type, message, traceback}`; sealed, it is
+`{type, sealed}`, where `sealed` is the payload of the other two. The texts of a blocked workflow are sealed in the
+same way, and the column of its reason is `sealed:` and the payload. Both forms are read, whatever the current settings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from durable.outcomes import Failure
 
 SEALED: Final = "sealed"
 BLOCK_TEXTS: Final = frozenset({"reason", "recorded", "asked", "problem"})
-"""Keys of `workflow_blocked` whose value an error may be quoted in."""
+"""Keys of `workflow_blocked` whose value may quote an error."""
 
 SEALED_REASON: Final = "sealed:"
 """Begins a sealed reason in its column."""
@@ -35,7 +35,9 @@ _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 def sealed(failure: Failure, born: Birthplace, *, codec: Codec) -> dict[str, str]:
-    """A failure as it is stored under a codec. What that cannot wrap is left out: an error is kept."""
+    """A failure as it is stored under a codec. If the codec cannot wrap its text, the text is left out and the failure
+    kept.
+    """
     for trace in dict.fromkeys((failure.traceback, "")):
         text = _seal({"message": failure.message, "traceback": trace}, born, codec)
         if text is not None:
@@ -51,7 +53,7 @@ def opened(data: Mapping[str, Any], born: Birthplace, *, codec: Codec) -> Failur
 
 
 def readable(data: Mapping[str, Any], born: Birthplace, *, codec: Codec) -> Failure:
-    """The same for people: what cannot be read says so."""
+    """The same for people: an unreadable text is replaced by one that says so."""
     try:
         return opened(data, born, codec=codec)
     except PayloadError:
@@ -94,7 +96,7 @@ def readable_reason(column: str, born: Birthplace, *, codec: Codec) -> str:
 
 
 def normalised(failure: Failure) -> str:
-    """Class and first line, without what differs from one case to the next: numbers, ids, and whatever is quoted."""
+    """Class and first line, without the parts that vary between cases: numbers, ids, and quoted text."""
     line = next((line for line in failure.message.splitlines() if line.strip()), "")[:_LONGEST_LINE]
     for pattern, sign in ((_UUID, "…"), (_QUOTED, "…"), (_HEX, "…"), (_NUMBER, "0")):
         line = pattern.sub(sign, line)

@@ -1,4 +1,4 @@
-"""Hard limits, each with its reason. What a project may choose is in `durable.conf`; these it may not."""
+"""Hard limits, each with its reason. A project cannot change these; what it can choose is in `durable.conf`."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ MAX_WORKER_NAME_LENGTH: Final = 180
 """Characters of a worker's name: the width of the columns that hold it, less the number that a supervisor appends."""
 
 MAX_SPAN: Final = timedelta(days=365_000)
-"""About a thousand years. What is longer leaves the calendars of Python and of the databases when it is added to a
-moment, or the columns and the doubles that spans are kept in."""
+"""About a thousand years. A longer span overflows the calendars of Python and of the databases when it is added to a
+time, or the columns and doubles in which spans are stored.
+"""
 
 LATEST_START: Final = datetime(9000, 1, 1, tzinfo=UTC)
-"""No workflow begins later: the longest span behind it is still on the calendar."""
+"""No workflow begins later, so that the longest span after it is still on the calendar."""
 
 MAX_PAYLOAD_DEPTH: Final = 100
 """Levels of nesting in one payload. Far below Python's recursion limit, so that whether a value is refused depends on
@@ -55,14 +56,14 @@ MAX_REASON_LENGTH: Final = 1_000
 """Characters of a reason that an operator or caller gives."""
 
 MAX_STORED_DEPTH: Final = MAX_PAYLOAD_DEPTH + 20
-"""Levels of nesting that are read: those that may be written, and what arguments and unions are wrapped in."""
+"""Levels of nesting that are read: those that may be written, plus the wrappers of arguments and unions."""
 
 MAX_INT_DIGITS: Final = 4_300
-"""Digits of a whole number: Python's own limit, also where the process has lifted it. The time to convert one grows
-faster than its digits."""
+"""Digits of a whole number: Python's own limit, even if the process has lifted it. The time to convert a number grows
+faster than its number of digits."""
 
 DECODE_STEPS: Final = 100_000
 """Values, fields and comparisons that one decode may look at, however small the payload is."""
 
 DECODE_STEPS_PER_VALUE: Final = 32
-"""So many more for each value in a payload that needs them."""
+"""How many more steps a payload gets for each of its values, if it needs them."""

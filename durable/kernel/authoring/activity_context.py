@@ -1,4 +1,4 @@
-"""What a running activity can know and say: the object behind `durable.activity_info()`."""
+"""What a running activity can read and report: the object returned by `durable.activity_info()`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class ActivityInfo:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the workflow, or the loss of the lease, asks this handler to stop. Learnt at each renewal."""
+        """Whether this handler should stop, because of its workflow or because the lease was lost. Updated at each
+        renewal.
+        """
         return self._cancel_requested()
 
     @property
@@ -51,7 +53,7 @@ class ActivityInfo:
         return None if stored is None else self._codec.decode(stored, Any, path="last_heartbeat", birthplace=self._born)
 
     def heartbeat(self, details: Any = None) -> None:
-        """Say how far the work is, for the next attempt to read; stored with the next renewal of the lease.
+        """Saves the progress for the next attempt; stored with the next renewal of the lease.
 
         `details` are JSON natives. Raises `PayloadError` at once for what can not be stored.
         """

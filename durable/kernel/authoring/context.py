@@ -1,4 +1,6 @@
-"""What workflow code may call besides its activities: time, randomness, waiting and logging that replay alike."""
+"""What workflow code may call besides its activities: time, randomness, waiting and logging, the
+same in every replay.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ _LEAVING = "This workflow is being taken from memory: what its `finally` does no
 
 
 def in_turn() -> bool:
-    """Whether the caller is workflow code, also while that is being taken from memory."""
+    """Whether the caller is workflow code, even while it is being evicted."""
     return isinstance(get_running_loop(), WorkflowLoop)
 
 
 def current(call: str = "A durable call") -> Execution:
-    """The execution whose code is running or being taken from memory. Raises `OutsideWorkflow` when there is none."""
+    """The execution whose code is running or being evicted. Raises `OutsideWorkflow` if there is none."""
     loop = get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
@@ -43,10 +45,10 @@ def current(call: str = "A durable call") -> Execution:
 def schedule(
     definition: ActivityDefinition[Any, Any], payload: str, digest: str, options: Mapping[str, Any]
 ) -> Awaitable[Any]:
-    """Call an activity; answers the future of its result. Raises `OutsideWorkflow` when no turn is on.
+    """Calls an activity; returns the future of its result. Raises `OutsideWorkflow` outside of a turn.
 
-    While the workflow is taken from memory, this, `sleep` and `wait_for_signal` raise when they are awaited, so that
-    their neighbours in an `asyncio.gather(...)` are not left as coroutines that nobody awaits.
+    While the workflow is evicted, this, `sleep` and `wait_for_signal` raise only when they are awaited, so that other
+    calls in the same `asyncio.gather(...)` are not left as coroutines that nobody awaits.
     """
     loop = _waiting_loop(f"{definition.name}.execute(...)")
     if not isinstance(loop, WorkflowLoop):
@@ -57,17 +59,19 @@ def schedule(
 
 
 def now() -> datetime:
-    """The moment of the event that the code reacts to; aware UTC, the same in every replay."""
+    """The time of the event that the code is handling; aware UTC, the same in every replay."""
     return _loop("durable.now()").now
 
 
 def uuid4() -> uuid.UUID:
-    """A random UUID that is the same in every replay. Unique, but no secret: the workflow's id gives it away."""
+    """A random UUID that is the same in every replay. Unique but not secret: it can be computed from
+    the workflow's id.
+    """
     return uuid.UUID(int=_loop("durable.uuid4()").execution.rng.getrandbits(128), version=4)
 
 
 def random() -> float:
-    """A random number from 0 up to, not including, 1, the same in every replay. No secret. More: `rng()`."""
+    """A random number from 0 up to, not including, 1, the same in every replay. Not secret. See also `rng()`."""
     return _loop("durable.random()").execution.rng.random()
 
 
@@ -77,7 +81,7 @@ def rng() -> _random.Random:
 
 
 def sleep(span: timedelta | float) -> Coroutine[Any, Any, None]:
-    """Wait for a timedelta or seconds, however long: nothing is held meanwhile. `math.inf` waits for ever.
+    """Waits for a timedelta or seconds, however long, without holding any resources. `math.inf` waits for ever.
 
     Raises `ValueError` for NaN and `OverflowError` beyond the year 9999, both at the call.
     """
@@ -93,11 +97,11 @@ def wait_for_signal(name: str) -> Coroutine[Any, Any, Any]: ...
 @overload
 def wait_for_signal(name: str, *, as_type: type[T]) -> Coroutine[Any, Any, T]: ...
 def wait_for_signal(name: str, *, as_type: Any = None) -> Coroutine[Any, Any, Any]:
-    """The next signal of this name: first in, first out, also those that came before anyone waited.
+    """Returns the payload of the next signal of this name: first in, first out, including those that came before the
+    call.
 
-    The payload comes as plain JSON, or decoded as `as_type`; one that does not fit raises `SignalUnreadable`. A wait
-    that is cancelled, as by `asyncio.timeout`, takes no signal. Raises `KeyInvalid` at the call for what can not be a
-    name.
+    The payload is plain JSON, or decoded as `as_type`; if it does not match, raises `SignalUnreadable`. A wait that is
+    cancelled, as by `asyncio.timeout`, takes no signal. Raises `KeyInvalid` at the call for an invalid name.
     """
     loop = _waiting_loop("durable.wait_for_signal(...)")
     if not isinstance(loop, WorkflowLoop):
@@ -110,10 +114,11 @@ def wait_for_signal(name: str, *, as_type: Any = None) -> Coroutine[Any, Any, An
 
 
 class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
-    """Logs with the workflow's id and run as extras; silent in replay and while a workflow is taken from memory.
+    """Logs with the workflow's id and run as extras; silent in replay and while a workflow is evicted.
 
-    A line of workflow code is made at the call and said when its turn is committed; the lines of an activation that is
-    undone are dropped. Elsewhere a line is said at once. What a log handler does reaches neither workflow nor activity.
+    A line of workflow code is made at the call and emitted when its turn is committed; the lines of an activation that
+    is rolled back are dropped. Elsewhere a line is emitted at once. Errors of log handlers reach neither workflow nor
+    activity.
     """
 
     def log(self, level: int, msg: Any, *args: Any, **kwargs: Any) -> None:
@@ -157,7 +162,7 @@ def _loop(call: str) -> WorkflowLoop:
 
 
 def _waiting_loop(call: str) -> WorkflowLoop | WorkflowFuture:
-    """The loop for a call that is awaited; while the workflow is taken from memory, what raises in the awaiting."""
+    """The loop for a call that is awaited; while the workflow is evicted, an object that raises when it is awaited."""
     loop = get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
@@ -165,7 +170,7 @@ def _waiting_loop(call: str) -> WorkflowLoop | WorkflowFuture:
         return loop
     refused = loop.create_future()
     refused.set_exception(OutsideWorkflow(call, _LEAVING))
-    refused.exception()  # marks it as seen: one that is not awaited after all is nobody's concern
+    refused.exception()  # marks it as retrieved, so that nothing complains if it is never awaited
     return refused
 
 

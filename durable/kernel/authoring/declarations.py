@@ -1,4 +1,4 @@
-"""What a decorator refuses: functions that can not be activities or workflows, and options that can not be meant."""
+"""What a decorator refuses: functions that cannot be activities or workflows, and invalid options."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def check_workflow(fn: Any, options: dict[str, Any]) -> None:
 
 
 def check_function(kind: str, fn: Any) -> None:
-    """Raise `ConfigurationError` for what is no plain function of a module."""
+    """Raises `ConfigurationError` for anything but a plain function of a module."""
     if not isinstance(fn, types.FunctionType):
         raise ConfigurationError(
             f"@{kind} decorates a function, not {fn!r}. Options go by keyword, as in @{kind}(name='shop.charge'); "
@@ -83,7 +83,7 @@ def check_function(kind: str, fn: Any) -> None:
 
 
 def check_declared(kind: str, fn: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Raise `ConfigurationError` for an option of a decorator that can not be meant."""
+    """Raises `ConfigurationError` for an invalid option of a decorator."""
     try:
         if options["name"] is not None:
             check_text("name", options["name"], MAX_NAME_LENGTH)

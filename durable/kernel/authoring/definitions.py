@@ -1,4 +1,4 @@
-"""`@activity` and `@workflow`, and what they make of a function."""
+"""`@activity` and `@workflow`, and the definitions that they return."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Definition:
         self.place = f"{fn.__module__}.{fn.__qualname__}"
         self._name = ""
         self._name_of = -1
-        # Attributes of the function itself stay there: one called `queue` would overwrite ours.
+        # Attributes of the function are not copied: one called `queue` would overwrite ours.
         functools.update_wrapper(cast(Any, self), fn, updated=())
 
     @property
@@ -98,14 +98,14 @@ class ActivityDefinition(Definition, Generic[P, R]):
         self.transactional = transactional
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function here and now, without retries or record. Raises `InsideWorkflow` in workflow code."""
+        """Runs the function here and now, without retries or records. Raises `InsideWorkflow` in workflow code."""
         if context.in_turn():
             shown = self.fn.__name__
             raise InsideWorkflow(f"The plain call {shown}(...)", f"Use `await {shown}.execute(...)`.")
         return cast(R, self.fn(*args, **kwargs))
 
     def execute(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[None, None, R]:
-        """Run as a durable step of the workflow; scheduled by the call, awaited for its result.
+        """Runs the activity as a durable step of the workflow. The call schedules it; await it for the result.
 
         Raises `OutsideWorkflow`, `ArgumentsMismatch` and `PayloadError` at the call; the awaiting raises
         `ActivityError` when the activity has failed for good.
@@ -113,7 +113,7 @@ class ActivityDefinition(Definition, Generic[P, R]):
         return cast("Coroutine[None, None, R]", _schedule(self, args, kwargs, _NO_OPTIONS))
 
     def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
-        """Run outside any workflow, as a small one of its own, in the caller's transaction. Answers its handle.
+        """Starts the activity by itself, as a small workflow, in the caller's transaction. Returns its handle.
 
         `key`, `start_at`, `on_conflict`, `queue`, `priority`, `retry`, `start_to_close`, `on_dead_letter` and
         `on_exhausted` are the engine's; a parameter of that name is passed by position. Raises `KeyTaken`.
@@ -156,7 +156,7 @@ class ActivityDefinition(Definition, Generic[P, R]):
 
 
 class AsyncActivityDefinition(ActivityDefinition[P, R]):
-    """A registered activity whose handler is `async def`: a plain call gives the coroutine."""
+    """A registered activity whose handler is `async def`: a plain call returns the coroutine."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:  # type: ignore[override]
         """The coroutine of the function. Raises `InsideWorkflow` in workflow code."""
@@ -208,15 +208,15 @@ class WorkflowDefinition(Definition, Generic[P, R]):
         self.timeout = timeout
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """The coroutine of the function, which only the engine's own loop can run. `.start(...)` is for callers."""
+        """The coroutine of the function, which only the engine's own loop can run. Callers use `.start(...)`."""
         return cast("Coroutine[Any, Any, R]", self.fn(*args, **kwargs))
 
     def start(self, *args: Any, **kwargs: Any) -> Handle[R]:
-        """Begin a workflow in the caller's transaction; nothing of it runs before the commit. Answers its handle.
+        """Starts a workflow in the caller's transaction; it does not run before the commit. Returns its handle.
 
         `key`, `timeout`, `start_at`, `on_conflict`, `queue` and `priority` are the engine's; a parameter of that name
         is passed by position. Raises `ArgumentsMismatch`, `PayloadError`, `KeyInvalid`, `OptionInvalid`, and
-        `KeyTaken` with the id of the live holder (or, with `on_conflict="existing"`, answers the holder's handle).
+        `KeyTaken` with the id of the live holder (with `on_conflict="existing"`, returns the holder's handle instead).
         """
         return cast("Handle[R]", _client().start(self, args, kwargs, StartOptions()))
 
@@ -343,7 +343,7 @@ def activity(
     transactional: bool = False,
 ) -> _TakesActivity: ...
 def activity(fn: Any = None, /, **options: Any) -> Any:
-    """Make a function an activity: `@activity` bare, or with options by keyword.
+    """Makes a function an activity: `@activity`, or `@activity(...)` with options.
 
     `name` (else `app_label.function`); `retry` and `on_dead_letter` (else those of the settings: `DEFAULT_RETRY`,
     `ON_DEAD_LETTER`); `start_to_close`, the time limit of one attempt; `queue`; `on_exhausted`; `transactional`, for a
@@ -369,7 +369,7 @@ def workflow(
     *, name: str | None = None, queue: str = "default", timeout: timedelta | None = None
 ) -> _TakesWorkflow: ...
 def workflow(fn: Any = None, /, **options: Any) -> Any:
-    """Make an `async def` function a workflow type: `@workflow` bare, or with options by keyword.
+    """Makes an `async def` function a workflow type: `@workflow`, or `@workflow(...)` with options.
 
     `name` (else `app_label.function`); `queue`; `timeout`, the time in which each must have ended (else none). Raises
     `ConfigurationError`, `AlreadyRegistered`.

@@ -1,6 +1,6 @@
-"""What a caller may choose for one call, checked at the call, and as plain JSON on the row.
+"""What a caller may choose for one call, checked at the call, and stored as plain JSON on the row.
 
-None stands for "not chosen": then the definition speaks, and then the settings.
+None means "not chosen": then the definition decides, and then the settings.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ OnExhausted = Literal["fail", "hold"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """What belongs to the engine in `start(...)`. Raises `KeyInvalid` and `OptionInvalid` at construction.
+    """The engine's options in `start(...)`. Raises `KeyInvalid` and `OptionInvalid` at construction.
 
-    The length of `key` is the settings' to judge, and checked by the client.
+    The length of `key` depends on the settings, and is checked by the client.
     """
 
     key: str | None = None
@@ -45,7 +45,7 @@ class StartOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivityOptions:
-    """What belongs to the engine in `enqueue(...)` and `.options(...)` of an activity. Raises like `StartOptions`."""
+    """The engine's options in `enqueue(...)` and `.options(...)` of an activity. Raises like `StartOptions`."""
 
     key: str | None = None
     start_at: datetime | None = None
@@ -86,13 +86,13 @@ START_NAMES = frozenset(field.name for field in fields(StartOptions))
 ENQUEUE_NAMES = frozenset(field.name for field in fields(ActivityOptions))
 """Keywords of `start` and `enqueue` that belong to the engine."""
 RESERVED_NAMES = frozenset({"signal", "once", "ask", "request"})
-"""Keywords that `start` will have in a later release: no workflow may have a parameter of that name until then, or its
-callers would find that the keyword has another meaning one day.
+"""Keywords that `start` will have in a later release. No workflow may have a parameter of that name, since the keyword
+would change its meaning for the callers.
 """
 
 
 class Declared(Protocol):
-    """What a definition says of each call."""
+    """The options that a definition declares for its calls."""
 
     queue: str
     retry: Retry | None
@@ -102,7 +102,7 @@ class Declared(Protocol):
 
 
 class Defaults(Protocol):
-    """What the settings say of all calls."""
+    """The options that the settings declare for all calls."""
 
     @property
     def default_retry(self) -> Retry:
@@ -110,7 +110,7 @@ class Defaults(Protocol):
 
     @property
     def on_dead_letter(self) -> OnDeadLetter:
-        """What becomes of the workflow when a delivery budget is spent."""
+        """What happens to the workflow when a delivery budget is spent."""
 
     @property
     def delivery_attempts(self) -> int:
@@ -179,7 +179,7 @@ def delivers_dead_letters(options: Mapping[str, Any]) -> bool:
 
 
 def check_text(what: str, value: Any, limit: int) -> None:
-    """Refuse what can not be stored and looked up as a name: raises `KeyInvalid`."""
+    """Raises `KeyInvalid` for text that cannot be stored and looked up as a name."""
     if not isinstance(value, str):
         raise KeyInvalid(what, value, "it has to be text")
     if not value:
@@ -191,8 +191,8 @@ def check_text(what: str, value: Any, limit: int) -> None:
 
 
 def check_key(value: Any, limit: int) -> None:
-    """Refuse what can not be the key of a workflow: `check_text`, and control characters and line breaks. Two keys are
-    one key if they have the same characters: "é" and "e" with an accent of its own are two. Raises `KeyInvalid`.
+    """Raises `KeyInvalid` for an invalid key of a workflow: as `check_text`, and for control characters and line
+    breaks. Keys are compared by their characters: "é" and "e" with a combining accent are two keys.
     """
     check_text("key", value, limit)
     if any(category(character) in _CONTROLS for character in value):
@@ -203,31 +203,31 @@ _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
 
 
 def check_storable(name: str, value: Any) -> None:
-    """Refuse what no database takes as text: raises `OptionInvalid`."""
+    """Raises `OptionInvalid` for text that no database can store."""
     if not isinstance(value, str) or "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise OptionInvalid(name, value, "text without NUL characters and lone surrogates")
 
 
 def check_span(name: str, value: Any) -> None:
-    """Refuse what is no positive span, or no calendar can hold: raises `OptionInvalid`."""
+    """Raises `OptionInvalid` unless it is a positive span that the calendar can hold."""
     if value is not None and (not isinstance(value, timedelta) or not timedelta() < value <= MAX_SPAN):
         raise OptionInvalid(name, value, f"a timedelta above zero, of {MAX_SPAN.days:,} days at most")
 
 
 def check_retry(value: Any) -> None:
-    """Refuse what is no policy: raises `OptionInvalid`."""
+    """Raises `OptionInvalid` unless it is a retry policy."""
     if value is not None and not isinstance(value, Retry):
         raise OptionInvalid("retry", value, "a durable.Retry")
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
-    """Refuse what is none of a few words: raises `OptionInvalid`."""
+    """Raises `OptionInvalid` unless it is one of the choices."""
     if value is not None and value not in choices:
         raise OptionInvalid(name, value, " or ".join(map(repr, choices)))
 
 
 def check_priority(value: Any) -> None:
-    """Refuse what the column can not hold: raises `OptionInvalid`."""
+    """Raises `OptionInvalid` for a value that the column cannot hold."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if value is not None and not (whole and MIN_PRIORITY <= value <= MAX_PRIORITY):
         raise OptionInvalid("priority", value, f"a whole number from {MIN_PRIORITY:,} to {MAX_PRIORITY:,}")
@@ -243,6 +243,6 @@ def _check_common(options: StartOptions | ActivityOptions) -> None:
     at = options.start_at
     if at is not None and (not isinstance(at, datetime) or at.utcoffset() is None):
         raise OptionInvalid("start_at", at, "an aware datetime (one with a time zone)")
-    # Compared without the zone: an edge of the calendar can not be converted to another zone.
+    # Compared without the zone: times at the edge of the calendar cannot be converted to another zone.
     if at is not None and at.replace(tzinfo=UTC) > LATEST_START:
         raise OptionInvalid("start_at", at, f"a moment before the year {LATEST_START.year}")

@@ -1,6 +1,6 @@
-"""Reads the source of workflow code for what a replay can not repeat: clocks, randomness, files, network, threads.
+"""Searches the source of workflow code for what a replay cannot repeat: clocks, randomness, files, network, threads.
 
-A look at the text finds the common slips, not every one; `durable.testing` watches real calls while it replays.
+The source shows the common mistakes, not all; `durable.testing` watches the real calls while it replays.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ ADVICE: dict[str, str] = {
     "asyncio.create_subprocess_exec": _EFFECT,
     "asyncio.create_subprocess_shell": _EFFECT,
 }
-"""Dotted names, and all below them, to advice; the longest match speaks, and empty advice lets pass."""
+"""Maps dotted names, and all below them, to advice. The longest match counts; empty advice allows the call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One call in workflow code that a replay can not repeat. `function` is the one that holds the call."""
+    """One call in workflow code that a replay cannot repeat. `function` is the function that contains the call."""
 
     function: str
     file: str
@@ -93,9 +93,9 @@ class Finding:
 
 
 def findings(fn: types.FunctionType) -> list[Finding]:
-    """What the source of `fn`, and of functions of its own module that it calls, should not do; in order of lines.
+    """The findings in the source of `fn`, and of functions of its own module that it calls, in order of lines.
 
-    A function whose source can not be read has none.
+    Empty if the source of the function cannot be read.
     """
     by_place: dict[tuple[str, int, str], Finding] = {}
     seen: set[types.FunctionType] = set()
@@ -153,7 +153,7 @@ def _in_decorator(tree: ast.Module, node: ast.Call) -> bool:
 
 
 def _names(function: types.FunctionType, tree: ast.Module) -> dict[str, Any]:
-    """What the names in the function stand for: built-ins, globals, closure, and what it imports itself."""
+    """The objects behind the names in the function: built-ins, globals, closure, and what it imports itself."""
     names: dict[str, Any] = {**vars(builtins), **function.__globals__}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         try:
@@ -177,7 +177,7 @@ def _names(function: types.FunctionType, tree: ast.Module) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Foreign:
-    """Something of a module that is not imported here; its name is all that is known."""
+    """An object of a module that is not imported here; only its name is known."""
 
     name: str
 
@@ -215,7 +215,7 @@ def _dotted(target: Any) -> str:
     if isinstance(target, types.ModuleType):
         return target.__name__
     if isinstance(target, types.MethodType | types.BuiltinMethodType) and type(target.__self__).__module__ == "random":
-        return f"random.{target.__name__}"  # random.choice and its kin are methods of one hidden object
+        return f"random.{target.__name__}"  # random.choice and the like are methods of one hidden object
     if isinstance(target, type | types.FunctionType | types.BuiltinFunctionType):
         module = _PUBLIC.get(target.__module__ or "", target.__module__ or "")
         return f"{module}.{target.__qualname__}"
@@ -263,8 +263,9 @@ ASYNC_ORM = frozenset(
 
 
 def _of_manager(node: ast.Attribute, target: Any) -> bool:
-    """Whether it asks the database by its looks, however the model was reached: by a variable, or by its name as text.
-    What is known to be a function or class of the project's is what it is.
+    """Whether it looks like a database query, however the model was reached: by a variable, or by its name as text.
+
+    A known function or class of the project is not taken for one.
     """
     if target is not None:
         return False
@@ -279,7 +280,7 @@ def _of_manager(node: ast.Attribute, target: Any) -> bool:
 
 
 def _is_model_by_looks(manager: ast.Attribute) -> bool:
-    """`get_model(...).objects` and `Order.objects` of a variable, and not the `objects` of somebody's data."""
+    """`get_model(...).objects` and `Order.objects` of a variable, but not an attribute `objects` of other data."""
     owner = manager.value
     if isinstance(owner, ast.Call):
         called = owner.func

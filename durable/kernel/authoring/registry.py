@@ -1,7 +1,7 @@
 """Which workflows and activities this process knows, by name.
 
-A name that a decorator gives is claimed at once. One that it leaves out is `app_label.function`; since the label of the
-app is known only when all apps are loaded, such names are worked out at the first look-up.
+A name given to the decorator is registered at once. The default is `app_label.function`; since the app's label is known
+only when all apps are loaded, such names are computed at the first look-up.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Registry:
 
     @property
     def label_for(self) -> Callable[[str], str]:
-        """From a module's name to the label that implicit names begin with. The app sets it from Django's registry."""
+        """Maps a module's name to the label with which default names begin. The app sets it from Django's registry."""
         return self._label_for
 
     @label_for.setter
@@ -95,7 +95,9 @@ class Registry:
         self._touch()
 
     def add_activity(self, definition: ActivityDefinition[Any, Any]) -> None:
-        """Register; the same function of a module that is imported again takes its own place. `AlreadyRegistered`."""
+        """Registers it; the same function of a module that is imported again replaces itself. Raises
+        `AlreadyRegistered`.
+        """
         self._activities.add(definition)
         self._touch()
 
@@ -121,13 +123,13 @@ class Registry:
         return self._workflows.all()
 
     def clashes(self) -> list[AlreadyRegistered]:
-        """Names that two functions claim."""
+        """Names that two functions have."""
         return self._activities.clashes() + self._workflows.clashes()
 
     def version(self) -> str:
         """A digest of the code of all registered functions and of the modules that they are in.
 
-        The same code gives the same version in every process of one Python version; a deploy of other code another.
+        The same code has the same version in every process of one Python version; other code has another version.
         """
         if self._version is None:
             known = [*self.activities(), *self.workflows()]
@@ -144,7 +146,7 @@ class Registry:
 
     @contextmanager
     def isolated(self) -> Iterator[Registry]:
-        """Empty for the block, for tests; afterwards as it was before, the label hook included."""
+        """Empties the registry for a block, for tests, and restores it afterwards, the label hook included."""
         before = self._activities, self._workflows, self._label_for
         self._activities, self._workflows = _Shelf("activity"), _Shelf("workflow")
         self._touch()

@@ -1,4 +1,4 @@
-"""`Retry`: how often an activity's own errors are tried again, and how long each wait is."""
+"""`Retry`: how often an activity is retried after its own errors, and how long each wait is."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ class Retry:
 
     `max_attempts` counts starts of the handler, the first one included. The wait after attempt *n* is
     `first * factor ** (n - 1)`, at most `cap`, spread by `jitter` (0.2: 20 % up or down). An error that is an instance
-    of one of `no_retry` is not tried again; a name as text ("package.module.Class") stands for a class that is not
-    imported here.
+    of one of `no_retry` is not retried; a text ("package.module.Class") names a class that is not imported here.
 
-    Raises `ConfigurationError` for a value that can not be meant.
+    Raises `ConfigurationError` for an invalid value.
     """
 
     max_attempts: int = 5
@@ -57,7 +56,7 @@ class Retry:
         return wait * rng.uniform(1.0 - self.jitter, 1.0 + self.jitter)
 
     def gives_up(self, error: type[BaseException]) -> bool:
-        """Whether errors of this class are not tried again, whatever attempts are left."""
+        """Whether errors of this class are not retried, however many attempts are left."""
         if any(not isinstance(refused, str) and descends(error, refused) for refused in self.no_retry):
             return True
         names = {refused for refused in self.no_retry if isinstance(refused, str)}

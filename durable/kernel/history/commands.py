@@ -22,14 +22,14 @@ class ScheduleActivity:
 
 @dataclass(frozen=True, slots=True)
 class CancelActivity:
-    """Nobody awaits the activity any more: its row is to be cancelled, its late result is consumed."""
+    """The code no longer awaits the activity: its row is to be cancelled, and a late result is consumed."""
 
     ordinal: int
 
 
 @dataclass(frozen=True, slots=True)
 class RecordUnreadable:
-    """The code took the signal of this `seq`, which was not of the type asked for: it raises so in every replay."""
+    """The code took the signal of this `seq`, which does not match the type asked for; every replay raises the same."""
 
     seq: int
     problem: str
@@ -39,8 +39,8 @@ class RecordUnreadable:
 class CompleteWorkflow:
     """The code returned; `payload` is the encoded result.
 
-    `dropped_tasks` counts the tasks that were still pending then; `dropped_commands` names the activities that were
-    called when nobody could await them any more, and which therefore were never staged.
+    `dropped_tasks` counts the tasks that were still pending; `dropped_commands` names the activities that were called
+    when nobody could await them, and which were therefore never staged.
     """
 
     payload: str = field(repr=False)

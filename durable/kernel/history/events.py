@@ -32,8 +32,8 @@ marker_recorded      kind ("unreadable"), seq of the signal, problem
 Keys that would be empty or zero may be left out.
 
 A workflow may wait long between its start and its first turn. Its time begins with the first turn: `now()` of the first
-activation is the moment recorded by the first record behind `workflow_started`, and where that activation brings no
-record, `workflow_begun` stands there to say it.
+activation is the time of the first record after `workflow_started`. If that activation makes no record, the turn adds
+`workflow_begun`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 DIGEST_KEY: Final = "digest_key"
-"""What keys the digests of a run's arguments, in the data of `workflow_started`: readers leave it out."""
+"""The key of the digests of a run's arguments, in the data of `workflow_started`. It is never shown."""
 
 
 class EventType(StrEnum):
@@ -125,8 +125,7 @@ class Event:
     """One fact of a history. `seq` counts from 1 without gaps; `ordinal` is set for activity events only.
 
     `recorded_at` is cut to whole milliseconds here: it is the workflow's time in every replay, and has to survive
-    whatever keeps no more of a moment, as Django's JSON does. Starts, which write without an `Event`, cut in their
-    statement.
+    formats that keep no more, such as Django's JSON. Starts, which write without an `Event`, cut it in their statement.
     """
 
     seq: int

@@ -1,4 +1,4 @@
-"""How far a history may grow, and what room is kept in it for the end."""
+"""How far a history may grow, and the room that is reserved for its end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from durable.errors import HistoryFull
 from durable.kernel.texts.failure import type_name
 
 FULL: Final = "The history is full: "
-"""How a reason to block begins that only the length of the history is to blame for."""
+"""How the reason of a block begins whose only cause is the length of the history."""
 
 HISTORY_FULL: Final = type_name(HistoryFull)
 """The class of such a block, as it is stored."""
@@ -19,9 +19,9 @@ HISTORY_FULL: Final = type_name(HistoryFull)
 class Room:
     """The limits of one history, in events and in bytes.
 
-    What others send must not use up what the code needs for itself: the last tenth takes no signals. Behind the limits
-    there is as much room again for a workflow that was asked to cancel, so that it can clean up; the event that closes
-    a workflow always has room.
+    Senders must not use up the room that the code needs for itself: the last tenth takes no signals. Beyond the limits
+    there is as much room again for a workflow that was asked to cancel, so that it can clean up; there is always room
+    for the event that closes a workflow.
     """
 
     max_events: int
@@ -39,32 +39,32 @@ class Room:
 
     @property
     def signal_events(self) -> int:
-        """So many events leave no room for a signal."""
+        """From this many events on, there is no room for signals."""
         return self.max_events - self.max_events // 10
 
     @property
     def signal_bytes(self) -> int:
-        """So many bytes leave no room for a signal."""
+        """From this many bytes on, there is no room for signals."""
         return self.max_bytes - self.max_bytes // 10
 
     @property
     def last_event(self) -> int:
-        """No more events than this, whatever happens, but for the one that closes."""
+        """The absolute maximum of events, not counting the one that closes the workflow."""
         return self.max_events * 2 + 100
 
     @property
     def last_byte(self) -> int:
-        """No turn begins behind so many bytes."""
+        """From this many bytes on, no turn begins."""
         return self.max_bytes * 2 + 100_000
 
     def words(self, events: int, size: int) -> str:
-        """Why it does not go on."""
+        """Why the workflow is blocked."""
         if events >= self.max_events:
             return f"{FULL}it has reached MAX_HISTORY_EVENTS ({self.max_events:,} events)."
         return f"{FULL}it has reached MAX_HISTORY_BYTES ({size:,} of {self.max_bytes:,} bytes)."
 
     def words_for_signals(self, events: int, size: int) -> str:
-        """Why it does not go on, where nothing but a signal is waited for."""
+        """Why the workflow is blocked if it waits only for signals."""
         return (
             f"{FULL}its code waits for a signal, and there is no room for one more: {events:,} events (at most "
             f"{self.signal_events:,}; MAX_HISTORY_EVENTS less a tenth) of {size:,} bytes (at most "

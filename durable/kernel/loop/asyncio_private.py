@@ -1,4 +1,4 @@
-"""All that the kernel uses of asyncio beyond its documentation. Nothing of asyncio is replaced here, for any loop.
+"""Everything that the kernel uses of asyncio beyond its documentation. Nothing of asyncio is replaced, for any loop.
 
 The running loop and the current task are set with functions that asyncio keeps for event loops of others. The rest are
 its private names: a Python that lacks one is refused at import, and one where they act otherwise by `misfits`, which a
@@ -106,7 +106,7 @@ def _frames_of_asyncio(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 class _Probe(asyncio.AbstractEventLoop):
-    """A loop on which nothing runs: it notes what asyncio asks of it."""
+    """A loop on which nothing runs: it records what asyncio asks of it."""
 
     unordered: Iterable[Any] | None = None
 
@@ -134,7 +134,7 @@ class _Probe(asyncio.AbstractEventLoop):
 
 
 def misfits() -> tuple[str, ...]:
-    """What asyncio of this Python does otherwise than the kernel needs, a sentence each; empty where it fits."""
+    """How asyncio of this Python differs from what the kernel needs, one sentence each; empty if it fits."""
     loop = _Probe()  # type: ignore[abstract]  # nothing else of it is called
     before = get_running_loop()
     set_running_loop(loop)
@@ -151,7 +151,7 @@ def misfits() -> tuple[str, ...]:
 
 
 def refuse_unfit() -> None:
-    """Raise `ConfigurationError` where `misfits` has anything to say."""
+    """Raises `ConfigurationError` if there are `misfits`."""
     faults = misfits()
     if faults:
         raise ConfigurationError(f"durable does not fit Python {sys.version.split()[0]}: {' '.join(faults)}")

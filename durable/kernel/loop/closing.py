@@ -1,7 +1,7 @@
-"""Taking a suspended workflow from memory, in the open: its coroutines are closed here, never by the collector.
+"""Evicting a suspended workflow: its coroutines are closed here, never by the garbage collector.
 
-A user's `finally` may run while that happens. It finds its loop current and its task set, but every durable call
-raises and nothing is scheduled, so that it can change nothing.
+The user's `finally` blocks may run meanwhile. They find their loop current and their task set, but every durable call
+raises and nothing is scheduled, so they can change nothing.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ logger = logging.getLogger("durable.workflow")
 
 _TRIES = 1_000
 _stubborn: list[Any] = []
-"""What answered every request to end with another `await`. Kept for ever, so that the collector does not try, too."""
+"""Coroutines that answered every request to end with another `await`. Kept for ever, so that the garbage collector does
+not try to close them.
+"""
 
 
 class TakenFromMemory(BaseException):
     """Thrown into suspended code to end it. Runs `finally` and `except BaseException`, as GeneratorExit would.
 
-    Not GeneratorExit itself: that one leaves inner coroutines behind, half closed, when they await in their `finally`.
+    Not GeneratorExit itself: it leaves inner coroutines half closed if they await in their `finally`.
     """
 
 

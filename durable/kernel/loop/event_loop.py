@@ -48,7 +48,7 @@ _LONGEST_MESSAGE = 1_000
 
 
 class Mode(IntEnum):
-    """Where a loop stands. Only a running one schedules anything; what is made on a closing one never runs."""
+    """The state of a loop. Only a running one schedules anything; what is created on a closing one never runs."""
 
     RESTING = 0
     RUNNING = 1
@@ -62,7 +62,7 @@ RESTING, RUNNING, BROKEN, CLOSING, CLOSED = Mode
 
 
 class Turn:
-    """The span in which a loop is the running loop of this thread. Whatever loop ran before runs again afterwards."""
+    """Makes a loop the running loop of this thread for a block, and restores the previous one afterwards."""
 
     __slots__ = ("_before", "_hooks", "_keep_generator", "_loop")
 
@@ -114,7 +114,7 @@ class WorkflowLoop(RefusingLoop):
         self.generators: list[AsyncGenerator[Any, Any]] = []
         self._generators_checked = 64
         self._ready: deque[Handle] = deque()
-        # The low bits of a UUIDv7 are its random ones: tasks of all workflows meet in one set of asyncio's.
+        # The low bits of a UUIDv7 are random: asyncio keeps the tasks of all workflows in one set.
         self._number = (workflow_id.int & _SALTED) or 1
         self._task_names = 0
 
@@ -137,7 +137,7 @@ class WorkflowLoop(RefusingLoop):
         self.elapsed = self.timers.since_start(at)
 
     def say_lines(self) -> None:
-        """Say what the code has logged since it was asked last."""
+        """Emits the lines that the code has logged since the last call."""
         if self.lines:
             said, self.lines = self.lines, []
             for line in said:
@@ -148,13 +148,13 @@ class WorkflowLoop(RefusingLoop):
         self._ready.append(handle)
 
     def halt(self, blocked: WorkflowBlocked) -> WorkflowBlocked:
-        """Stop after the callback that runs now, and block the workflow; answers the error. The first one counts."""
+        """Stops after the current callback, and blocks the workflow; returns the error. The first one counts."""
         if self.halted is None:
             self.halted = blocked
         return blocked
 
     def run(self, cpu_clock: Callable[[], float], cpu_seconds: float | None) -> None:
-        """Run what is ready until nothing is, or main is done, or user code wants to exit, or the loop was halted.
+        """Runs callbacks until none is ready, the main task is done, user code wants to exit, or the loop was halted.
 
         Raises `PoisonTurn` when that took more CPU time than allowed; a callback that runs is not interrupted.
         """
@@ -196,7 +196,7 @@ class WorkflowLoop(RefusingLoop):
         return self._number
 
     def keep_generator(self, generator: AsyncGenerator[Any, Any]) -> None:
-        """Async generators that code leaves half-read are kept: the collector would finish them at its own time."""
+        """Async generators that code leaves half-read are kept: the garbage collector would finish them at any time."""
         self.generators.append(generator)
         if len(self.generators) > self._generators_checked:
             self.generators = [half_read for half_read in self.generators if not is_exhausted(half_read)]
@@ -318,7 +318,9 @@ class WorkflowLoop(RefusingLoop):
             self.halt(blocked)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Note what went wrong behind the code's back, and say it once: not in replay, nor of a closed workflow."""
+        """Records errors that the code does not see, and logs them once: not in replay, and not for a
+        closed workflow.
+        """
         if self.mode >= CLOSING or self.replaying:
             return
         error = context.get("exception")
@@ -357,7 +359,9 @@ class WorkflowLoop(RefusingLoop):
 
 
 def trouble_of_the_machine(error: BaseException) -> WorkflowBlocked | None:
-    """What must not become history, since it depends on the caller's stack or the machine; None for other errors."""
+    """The error for what must not become history, since it depends on the caller's stack or the machine; None for other
+    errors.
+    """
     for part in around(error):
         if is_a(part, RecursionError):
             return StackExhausted()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class WorkflowFuture(asyncio.Future[Any]):
-    """A future with a number of its own; what `loop.create_future()` answers inside a workflow."""
+    """A future with a number of its own; what `loop.create_future()` returns inside a workflow."""
 
     __slots__ = ("number",)
 
@@ -29,7 +29,7 @@ class WorkflowFuture(asyncio.Future[Any]):
 
 
 class ActivityFuture(WorkflowFuture):
-    """The answer of `.execute()`: an activity that was called, and what will come of it.
+    """What `.execute()` returns: the future outcome of an activity that was called.
 
     `ordinal` is 0 until the activation is idle. Cancelling it asks for the cancellation of the activity's row, or,
     within the activation of the call, makes the call undone.
@@ -52,7 +52,7 @@ class ActivityFuture(WorkflowFuture):
         return True
 
     def close(self) -> None:
-        """As for a coroutine that will not be awaited after all: `TaskGroup` closes what it can not take."""
+        """Like `close()` of a coroutine that will not be awaited: `TaskGroup` closes what it cannot accept."""
         self.cancel()
 
 

@@ -30,7 +30,7 @@ class Handle:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """The callback will not run; what it holds is let go."""
+        """The callback will not run; its references are dropped."""
         self.is_cancelled = True
         self.callback = _nothing
         self.args = ()

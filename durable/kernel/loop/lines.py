@@ -1,4 +1,4 @@
-"""Where the lines of workflow code go. The kernel makes the records; whoever runs it says what becomes of them."""
+"""Where the log lines of workflow code go. The kernel makes the records; its caller decides what happens to them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def _at_once(record: logging.LogRecord) -> None:
 
 
 say: Callable[[logging.LogRecord], None] = _at_once
-"""Takes a finished record. `durable.logs` replaces it by what is safe against the host's handlers, and waits for the
-commit.
+"""Takes a finished record. `durable.logs` replaces it with a function that shields from the project's handlers and
+waits for the commit.
 """
 
 
@@ -33,10 +33,10 @@ def made(
 def of_code(
     logger: logging.Logger, level: int, message: object, args: tuple[Any, ...], options: Mapping[str, Any]
 ) -> logging.LogRecord:
-    """The record of a line that workflow code says, with its place: `stacklevel` frames above the caller of this.
+    """The record of a line that workflow code logs, with its place: `stacklevel` frames above the caller of this.
 
-    Arguments that may change before it is said are written into the text here. A line that can not be made, for its
-    text or its extras, is one that says so: logging is no reason for a workflow to fail.
+    Arguments that may change before it is emitted are rendered here. If the line cannot be made, because of its text or
+    its extras, a line that says so takes its place: logging must not make a workflow fail.
     """
     try:
         path, number, function, stack = logger.findCaller(

@@ -15,13 +15,13 @@ SHALLOW: Final = 150
 
 
 def on_shallow_stack(work: Callable[..., T], *args: Any) -> T:
-    """Call `work` here, or, when this stack is deep already, in a thread of its own that is waited for."""
+    """Calls `work` here, or, if this stack is already deep, in a new thread, and waits for it."""
     return _in_thread(work, args) if _is_deep() else work(*args)
 
 
 def with_room(work: Callable[..., T], *args: Any) -> T:
-    """Call `work`, and where it exhausts a stack that was deep already, again in a thread of its own: then a
-    `RecursionError` is the work's and not the caller's. `work` has to change nothing.
+    """Calls `work`; if it exhausts a stack that was already deep, calls it again in a new thread, so that a
+    `RecursionError` is caused by the work and not by the caller. `work` must have no side effects.
     """
     try:
         return work(*args)

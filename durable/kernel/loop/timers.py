@@ -1,10 +1,10 @@
-"""Timers of a workflow: moments counted in microseconds from the start of the run, due at whole milliseconds.
+"""Timers of a workflow: times counted in microseconds from the start of the run, due at whole milliseconds.
 
-Recorded moments are whole milliseconds: a timer that was due between two of them would be recorded before its time.
+Recorded times are whole milliseconds: a timer that is due between two of them would be recorded before its time.
 
 A timer that is still pending when its activation is idle is durable: the workflow is woken for it. Its identity is the
-`seq` of the input event of that activation, and its place (from 1) among those that were born there and survived. One
-that is born and cancelled within an activation never exists.
+`seq` of the input event of that activation, and its position (from 1) among the timers that were created there and are
+still pending. A timer that is created and cancelled within an activation leaves no trace.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TimerId = tuple[int, int]
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = 1_000
 FORGIVEN = 1 / 64
-"""Parts of a microsecond that rounding up forgives: `loop.time() + 0.07` is a float and lies a little off."""
+"""Fractions of a microsecond that rounding up ignores, since `loop.time() + 0.07` is an inexact float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Timers:
         return len(self._pending)
 
     def start(self, at: datetime) -> None:
-        """Set the moment from which everything is counted."""
+        """Sets the time from which everything is counted."""
         self._started_at = at
 
     def since_start(self, at: datetime) -> int:
@@ -60,7 +60,7 @@ class Timers:
     def deadline(self, now: int, span: timedelta | float) -> int:
         """The due time of something that starts now: rounded up to a millisecond; `NEVER` for an infinite span.
 
-        Raises `ValueError` for NaN and `OverflowError` for a moment that no calendar holds.
+        Raises `ValueError` for NaN and `OverflowError` for a time beyond the calendar.
         """
         if isinstance(span, timedelta):
             return self._checked(now + span // MICROSECOND)

@@ -1,4 +1,4 @@
-"""What an event loop offers elsewhere and a workflow can not have, each refused at the call with the cure."""
+"""What other event loops offer and a workflow cannot have; each call is refused with the cure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ for _advice, _names in _REFUSED.items():
 
 
 def close_unstarted(value: Any) -> None:
-    """Close a coroutine that will not run, and the coroutines that it would have awaited, so that none warns."""
+    """Closes a coroutine that will not run, and the coroutines that it would have awaited, to avoid warnings."""
     if not isinstance(value, CoroutineType) or inspect.getcoroutinestate(value) != inspect.CORO_CREATED:
         return
     held = [] if value.cr_frame is None else list(value.cr_frame.f_locals.values())

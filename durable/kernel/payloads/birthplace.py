@@ -1,4 +1,4 @@
-"""Where a payload was made: what a codec is told beside its text.
+"""Where a payload was made: what a codec gets in addition to its text.
 
 A payload may be copied: the arguments of a single activity stand in its row and in its workflow, a result in a message,
 an event and a column. Whoever reads a copy says where the original was made, which is the same for all of them.
@@ -27,7 +27,7 @@ class PayloadKind(StrEnum):
 
 
 WORKFLOW = "workflow"
-"""The path of what the workflow itself has made, and none of its activities."""
+"""The path of payloads that the workflow itself has made, not one of its activities."""
 
 
 class Birthplace(NamedTuple):

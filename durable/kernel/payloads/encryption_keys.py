@@ -1,4 +1,4 @@
-"""The keys of `ENCRYPTION_KEYS`. Nothing here says a word of a key itself."""
+"""The keys of `ENCRYPTION_KEYS`. No message here contains any part of a key."""
 
 from __future__ import annotations
 

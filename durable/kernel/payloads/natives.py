@@ -78,7 +78,7 @@ def plain_text(data: Any, path: str) -> str:
 
 
 def quickly(data: Any) -> str | None:
-    """The text, if a look at the whole of it finds nothing suspicious: several times faster than one at each string."""
+    """The text, if a check of the whole finds nothing suspicious: several times faster than checking each string."""
     if _takes_longer_numbers() and _find(data) is not None:
         return None
     try:

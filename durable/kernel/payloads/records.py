@@ -167,7 +167,7 @@ def _substituted(hint: Any, filled: Mapping[Any, Any]) -> Any:
 
 
 def _marked(hint: Any, needed: bool) -> tuple[Any, bool]:  # noqa: FBT001 - one field of `Fields`
-    """The marks themselves speak: `__required_keys__` does not see them where annotations are text."""
+    """The marks themselves decide: `__required_keys__` does not see them if annotations are text."""
     while (mark := typing.get_origin(hint)) in (typing.Required, typing.NotRequired):
         hint, needed = typing.get_args(hint)[0], mark is typing.Required
     return hint, needed

@@ -1,7 +1,7 @@
-"""Values that nobody is shown: `Annotated[str, durable.Secret]`, and fields of certain names.
+"""Values that are never shown: `Annotated[str, durable.Secret]`, and fields of certain names.
 
-Payloads are shown where nobody may know how they are annotated (a signal's is, by the code that waits for it). So a
-field that is marked once, in whichever registered function, is hidden by its name wherever it stands.
+Where payloads are shown, their annotations may be unknown (that of a signal is in the code that waits for it). So a
+field that is marked once, in any registered function, is hidden by its name everywhere.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _MARK = re.compile(r"\bSecret\b")
 
 
 class Secret:
-    """Marks what is shown as "hidden" in the admin, by commands, in errors and reprs, whatever the permissions.
+    """Marks a value that the admin, commands, errors and reprs show as "hidden", whatever the permissions.
 
-    `Annotated[str, durable.Secret]`, for a parameter or the field of a record. It is stored as it would be otherwise:
-    keeping it from who reads the database is the codec's.
+    `Annotated[str, durable.Secret]`, for a parameter or the field of a record. It is stored as usual: to protect it
+    from people who read the database, use the codec.
     """
 
 

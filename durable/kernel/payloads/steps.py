@@ -1,4 +1,4 @@
-"""The budget of one decode: whoever sends a value chooses how much work the reading of it is."""
+"""The budget of one decode, since the sender of a value chooses how much work it is to read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ CROWD = 64
 """Keys of one hash that cost too little to be counted."""
 
 TRIED_IN_VAIN = 20
-"""Steps that it costs to have tried a member of a union that could not read the data: errors are dear."""
+"""Steps that are charged for each member of a union that could not read the data: errors are expensive."""
 
 
 class Steps:
-    """What one decode may still do. A step is a value, a field or a comparison that is looked at.
+    """What one decode may still do. A step is one value, field or comparison.
 
     `DECODE_STEPS` are everybody's. Data that needs more gets `DECODE_STEPS_PER_VALUE` for each value in it, so that
     the work stays proportional to the data; nothing that an annotation has written itself needs as many.
@@ -87,8 +87,8 @@ def is_deeper(data: Any, than: int) -> bool:
 class Crowds:
     """Counts the work of filling a set or a mapping: keys of one hash are compared with each other.
 
-    The hashes of numbers, and of what holds only numbers, are no secret: whoever sends them can choose thousands of
-    one hash, and each is then compared with all before it.
+    The hashes of numbers, and of collections of numbers, are predictable: a sender can choose thousands with the same
+    hash, and each is then compared with all before it.
     """
 
     __slots__ = ("_crowds", "_steps")

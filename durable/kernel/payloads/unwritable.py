@@ -1,8 +1,8 @@
 """A value that cannot be written or read, while the error is still on its way out of the converters: the path is not
 known yet.
 
-An error of writing shows the value, to the caller who passed it. An error of reading names path and type only: it goes
-into logs, reasons and reports, and what is stored may be somebody's secret.
+An error of writing shows the value, to the caller who passed it. An error of reading names only path and type: it goes
+into logs, reasons and reports, and the stored value may be secret.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Refusal(Exception):
         super().__init__(problem)
 
     def unquote(self) -> None:
-        """Say no more of the value than its class."""
+        """Mention only the class of the value."""
         if self.unquoted:
             self.problem, self.cause = self.unquoted, None
 
@@ -113,7 +113,7 @@ def short(value: Any) -> str:
 
 
 def a(name: str) -> str:
-    """A name with its article, by its first letter: a list, an int. Those with a U mostly sound like UUID."""
+    """A name with its article, by its first letter: a list, an int. Names with U get "a", as in UUID."""
     return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"
 
 
@@ -160,14 +160,14 @@ def _special(value: Any) -> Refusal | None:
 
 
 def is_lazy(value: Any) -> bool:
-    """Whether this stands for a value that is worked out when it is needed, as Django's translated texts do."""
+    """Whether this is a lazy value, such as Django's translated texts."""
     return any(full_name(ancestor) in _LAZY for ancestor in real_mro(type(value)))
 
 
 def worked_out(value: Any) -> Any:
-    """What a lazy value stands for, now: a translated text in the language that is active. Others are what they are.
+    """The current value of a lazy value: a translated text in the active language. Other values are returned unchanged.
 
-    Raises what the working out raises.
+    Raises what evaluating it raises.
     """
     for _ in range(_LAZIEST):
         if not is_lazy(value):

@@ -1,9 +1,10 @@
-"""Suspended workflows, kept in memory by weight. What is in use stays, and what has long been idle goes first.
+"""Suspended workflows, kept in memory by weight. Those in use stay; those that have been idle longest are evicted
+first.
 
-Least-recently-used alone is of no use for work that goes round: where twice as many workflows as there is room for take
-turns, each is evicted shortly before its next one, and none is ever found. So a newcomer takes the place of a workflow
-that has been idle for much longer than the newcomer itself was, and of no other. A small part of the room is for
-newcomers alone: one that has slept for long, and is now busy for a moment, is found there.
+A plain least-recently-used cache fails for cyclic work: if there are twice as many workflows as places, each is evicted
+shortly before its next turn, and none is ever found. So a newcomer replaces only a workflow that has been idle for much
+longer than the newcomer itself was. A small part of the room is reserved for newcomers, so that a workflow that has
+slept for long and is now busy for a moment is found there.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ TYPICAL_WEIGHT: Final = 16 * 1024
 """Bytes that a kept workflow may weigh on average before their number is cut; most weigh about 6,000."""
 
 _NEWCOMERS: Final = 16
-"""One of so many places, and so much of the weight, is for newcomers."""
+"""One in this many places, and this fraction of the weight, is reserved for newcomers."""
 
 _IDLE_TIMES: Final = 2
-"""How many times as long as the newcomer one must have been idle to give way. Turns do not come in strict order: with
-1, whoever is a little late in its round would lose its place.
+"""How many times longer than the newcomer a workflow must have been idle to be replaced. Turns do not come in strict
+order: with 1, a workflow that is a little late in its cycle would lose its place.
 """
 
 
@@ -41,8 +42,8 @@ class _Place:
 class Cache:
     """At most `max_count` executions that together weigh at most `max_weight` (16 KiB for each, unless given).
 
-    For one thread at a time: the turn thread's. Put in only what is committed. Whatever leaves is closed on the calling
-    thread, at the latest when the process ends. With `max_count` 0 nothing is kept.
+    Only for one thread, the turn thread. Put in only committed state. What is evicted is closed on the calling thread,
+    at the latest when the process ends. With `max_count` 0 nothing is kept.
     """
 
     def __init__(self, max_count: int, *, max_weight: int | None = None) -> None:
@@ -71,8 +72,8 @@ class Cache:
 
     @property
     def room(self) -> int:
-        """For how many more workflows there would be room beside those that wait for an activity of theirs. The others
-        sleep, and give way.
+        """How many more workflows would fit beside those that wait for an activity. The others sleep, and can be
+        replaced.
         """
         if self._weight_at_work >= self.max_weight:
             return 0
@@ -88,11 +89,11 @@ class Cache:
         self.put_all([(execution, used_at)], at=at)
 
     def put_all(self, turned: Iterable[tuple[Execution, datetime]], *, at: datetime) -> None:
-        """Keep executions whose turns have been committed at `at`, weighed anew; each with the moment of its turn
-        before that, in case it was not here. One that is done, or that nobody gives way to, is closed instead.
+        """Keeps executions whose turns were committed at `at`, with their current weight; each with the time of its
+        previous turn, in case it was not here. One that is done, or for which there is no room, is closed instead.
 
-        All of a batch at once, so that none is closed for the sake of another one and put here afterwards: a closed
-        one reads no message any more.
+        All of a batch at once, so that none is closed to make room for another and put here afterwards: a closed one
+        can read no messages.
         """
         newcomers = []
         for execution, used_at in turned:
@@ -126,7 +127,7 @@ class Cache:
         return not self._kept or (len(self._kept) < count and self.weight - self._weight_of_new + weight <= most)
 
     def _give_way(self, weight: int, at: datetime, idle: timedelta) -> bool:
-        """Drop as many as have to go for this weight, if all of them have been idle for so much longer."""
+        """Drops as many as are necessary for this weight, if all of them have been idle for that much longer."""
         count = len(self._kept) + 1 - (self.max_count - self._newcomers)
         too_much = self.weight - self._weight_of_new + weight - (self.max_weight - self._newcomers_weight)
         leaving = []
@@ -138,13 +139,13 @@ class Cache:
             leaving.append(workflow_id)
             count, too_much = count - 1, too_much - place.weight
         if count > 0 or too_much > 0:
-            return False  # nobody leaves for the sake of one that does not fit in anyway
+            return False  # evict nothing for one that does not fit anyway
         for workflow_id in leaving:
             self.drop(workflow_id)
         return True
 
     def _trim(self) -> None:
-        """What is over the limits goes: newcomers over their part first, then whoever was used longest ago."""
+        """Evicts what exceeds the limits: newcomers beyond their share first, then the least recently used."""
         while len(self._new) > self._newcomers or self._weight_of_new > self._newcomers_weight:
             self.drop(next(iter(self._new)))
         while self._kept and (len(self) > self.max_count or self.weight > self.max_weight):

@@ -17,7 +17,7 @@ Asked = ActivityFuture | CancelActivity | RecordUnreadable
 
 
 class Calls:
-    """What was asked for, in the order of asking, and the futures that wait for an outcome, by ordinal."""
+    """The calls in their order, and the futures that wait for an outcome, by ordinal."""
 
     __slots__ = ("_limit", "_loop", "issued", "last_ordinal", "open")
 
@@ -48,12 +48,16 @@ class Calls:
         return future
 
     def withdraw(self, future: ActivityFuture) -> None:
-        """The future was cancelled. Before its ordinal was given, it never existed; nothing is asked while closing."""
+        """The future was cancelled. If it has no ordinal yet, it leaves no trace; while closing, nothing is
+        recorded.
+        """
         if future.ordinal and self.open.pop(future.ordinal, None) is not None and self._loop.is_on:
             self.issued.append(CancelActivity(future.ordinal))
 
     def harvest(self) -> list[Asked]:
-        """What is still wanted at idle, in issue order. Calls that are already over are left out."""
+        """The calls that are still wanted when the loop is idle, in their order. Those that are already over are left
+        out.
+        """
         issued = self.issued
         if not issued:
             return issued
@@ -61,7 +65,7 @@ class Calls:
         return [asked for asked in issued if type(asked) is not ActivityFuture or not asked.done()]
 
     def number(self, future: ActivityFuture, ordinal: int) -> None:
-        """Give a call its ordinal; from now on its outcome can be fed, and its arguments are nobody's here."""
+        """Gives a call its ordinal; from now on its outcome can be fed, and its arguments are no longer kept here."""
         future.ordinal = ordinal
         future.payload = ""
         self.open[ordinal] = future

@@ -1,7 +1,7 @@
 """One run of a workflow's code in memory: events go in, commands come out.
 
-Everything is decided per activation, that is per single input event: set the time, feed the event, run until nothing is
-ready, harvest what was asked for. Replay does the same with the history's own events, and compares.
+Every decision is made per activation, that is per input event: set the time, feed the event, run until nothing is
+ready, collect the commands. Replay does the same with the history's own events, and compares.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """What one input event led to. `log` is what the loop's exception handler caught meanwhile."""
+    """The result of one input event. `log` has what the loop's exception handler caught."""
 
     commands: tuple[Command, ...]
     log: tuple[Failure, ...] = ()
@@ -56,7 +56,7 @@ class Activation:
 
 _STARTED = EventType.WORKFLOW_STARTED
 _BEGINNINGS = RECORDS | {EventType.WORKFLOW_BEGUN}
-"""What may say when the first activation was: the first of these behind `workflow_started`."""
+"""The events that may give the time of the first activation: the first of these after `workflow_started`."""
 
 
 class Awaits(StrEnum):
@@ -68,9 +68,9 @@ class Awaits(StrEnum):
 
 
 class Execution:
-    """A workflow's code, suspended between its turns. Close it before it is let go: see `close`.
+    """A workflow's code, suspended between its turns. Close it before dropping it: see `close`.
 
-    After an error of `replay` or `activate` it is of no use any more and has to be closed.
+    After an error of `replay` or `activate` it cannot be used and has to be closed.
     """
 
     __slots__ = (
@@ -167,24 +167,24 @@ class Execution:
 
     @property
     def cancel_requested(self) -> bool:
-        """Whether a request to cancel was fed. A later one is to be consumed without being fed."""
+        """Whether a request to cancel was fed. Later requests are consumed without being fed."""
         return self.cancel_reason is not None
 
     # --- feeding --------------------------------------------------------------------------------------------------
 
     def replay(self, history: Sequence[Event]) -> None:
-        """Feed the events since the run began, and compare what the code asks for with what they record.
+        """Feeds the events of the run, and compares the code's commands with the records.
 
         Raises `NonDeterminism`, `StackExhausted`, `WorkflowBlocked`, `PoisonTurn`.
         """
         on_shallow_stack(self._replay, history)
 
     def activate(self, event: Event) -> Activation:
-        """Feed one new input event, whose `seq` follows `last_seq`, and answer what the code asks for.
+        """Feeds one new input event, whose `seq` follows `last_seq`, and returns the code's commands.
 
         Each command is one event: afterwards `last_seq` is the event's `seq` plus the number of commands. Raises
-        `PoisonTurn`, `StackExhausted`, `WorkflowBlocked`. What the code logged is said then, on this thread; it is
-        dropped when the activation is undone (`PoisonTurn`).
+        `PoisonTurn`, `StackExhausted`, `WorkflowBlocked`. Log lines of the code are emitted then, on this thread; they
+        are dropped if the activation is rolled back (`PoisonTurn`).
         """
         try:
             return on_shallow_stack(self._activate, event)
@@ -205,7 +205,9 @@ class Execution:
         return self.loop.timers.earliest()
 
     def due_timers(self, now: datetime) -> list[Timer]:
-        """The timers that are due at a moment, in the order in which they fire; each `activate` may change the rest."""
+        """The timers that are due at a given time, in the order in which they fire; each `activate` may change the
+        rest.
+        """
         return self.loop.timers.due(now)
 
     def pending_timers(self) -> list[dict[str, Any]]:
@@ -217,9 +219,9 @@ class Execution:
         return self.mailbox.unread()
 
     def close(self) -> None:
-        """Take this from memory, on the calling thread. The user's `finally` blocks may run; they can change nothing.
+        """Evicts this, on the calling thread. The user's `finally` blocks may run; they can change nothing.
 
-        Never raises for what they do. Closing twice does nothing.
+        Never raises because of them. Closing twice does nothing.
         """
         on_shallow_stack(closing.close, self.loop)
         self.calls.clear()
@@ -255,7 +257,7 @@ class Execution:
             self.last_seq = history[-1].seq
 
     def _replay_activation(self, history: Sequence[Event], at: int) -> int:
-        """Feed the event at this index with its records; answers the index of the next event."""
+        """Feeds the event at this index with its records; returns the index of the next event."""
         event = history[at]
         at += 1
         kind = event.type
@@ -331,7 +333,7 @@ def _records(history: Sequence[Event], at: int) -> tuple[list[Event], int]:
 
 
 def _began_at(history: Sequence[Event], at: int) -> datetime | None:
-    """When the first activation was, by the first event behind the start that can say it; None: there was none."""
+    """The time of the first activation, from the first event after the start that gives it; None if there was none."""
     for event in itertools.islice(history, at, None):
         if _is_from_outside(event):
             return None
@@ -343,7 +345,7 @@ def _began_at(history: Sequence[Event], at: int) -> datetime | None:
 
 
 def _is_from_outside(event: Event) -> bool:
-    """An end that the code did not ask for: terminated by an operator, or over its time."""
+    """An end from outside the code: terminated by an operator, or timed out."""
     if event.type is EventType.WORKFLOW_CANCELLED:
         return bool(event.data.get("terminated"))
     return event.type is EventType.WORKFLOW_TIMED_OUT

@@ -1,4 +1,4 @@
-"""The two ends of an activation: an input event becomes something that the code sees, and its end becomes a command."""
+"""The two ends of an activation: how an input event reaches the code, and how the end of the code becomes a command."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _STARTED = EventType.WORKFLOW_STARTED
 
 
 def feed(execution: Execution, event: Event) -> int:
-    """Make an input event's effect ready to run; answers the bytes of payload that the code now may hold on to.
+    """Schedules the effect of an input event; returns the bytes of payload that the code may now keep.
 
-    Raises `WorkflowBlocked` for a payload that today's code can not read, and `NonDeterminism` for an event that
-    today's code does not wait for.
+    Raises `WorkflowBlocked` for a payload that the current code cannot read, and `NonDeterminism` for an event for
+    which it does not wait.
     """
     if (execution.loop.main is None) is not (event.type is _STARTED):
         raise NonDeterminism(
@@ -40,9 +40,9 @@ def feed(execution: Execution, event: Event) -> int:
 
 
 def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
-    """How the workflow ended, its main task being done or having been left. `dropped` are the calls nobody awaits.
+    """How the workflow ended, when its main task is done or abandoned. `dropped` are calls that nobody awaits.
 
-    Raises `StackExhausted` or `WorkflowBlocked` when it ended by something that is the machine's and not the code's.
+    Raises `StackExhausted` or `WorkflowBlocked` if the cause is the machine and not the code.
     """
     loop = execution.loop
     main = loop.main
@@ -119,7 +119,7 @@ def _fail(execution: Execution, event: Event) -> int:
         )
     )
     if execution.loop.replaying:
-        future.exception()  # marks it as seen: that nobody looked was said the first time
+        future.exception()  # marks it as retrieved: the complaint was logged the first time
     return len(failure.traceback)
 
 

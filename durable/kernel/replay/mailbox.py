@@ -24,15 +24,15 @@ Signal = tuple[int, str]
 
 _SIGNAL_WEIGHT = 150
 _NAME_WEIGHT = 1_000
-"""About how many bytes a kept signal and a name with kept ones take, beside the payloads."""
+"""Roughly how many bytes a kept signal, and a name with kept signals, take besides the payloads."""
 
 
 class Mailbox:
-    """Kept signals and waiters by name. For no name are there both.
+    """Kept signals and waiters by name. A name never has both.
 
-    `weight` is about how many bytes the kept ones take, and what was read in so far as it is larger than such texts
-    usually are: the code may keep it. (Most code looks at a signal and lets it go; what it may keep of usual ones is
-    bounded by the history.)
+    `weight` is roughly how many bytes the kept ones take, plus the excess size of signals that were read and are larger
+    than usual, since the code may keep them. (Most code reads a signal and drops it; the history bounds how much it may
+    keep of usual ones.)
     """
 
     __slots__ = ("_calls", "_codec", "_kept", "_loop", "_waiting", "_workflow_id", "known_unreadable", "weight")
@@ -46,19 +46,19 @@ class Mailbox:
         self._waiting: dict[str, deque[WorkflowFuture]] = {}
         self.weight = 0
         self.known_unreadable: dict[int, str] = {}
-        """What the records of a replayed activation say of signals that were taken in it, by `seq`."""
+        """The markers of a replayed activation, by the `seq` of their signal."""
 
     def deliver(self, name: str, signal: Signal) -> None:
-        """Hand a signal to the first that waits for it, or keep it behind the ones that came before."""
+        """Gives a signal to the first waiter, or keeps it after the earlier ones."""
         if not self._hand_over(name, signal):
             self._keep(name, signal).append(signal)
 
     async def take(self, name: str, hint: Any) -> Any:
         """The next signal of this name, decoded by `hint`. A waiter that is cancelled loses nothing.
 
-        One that is not of the type asked for raises `SignalUnreadable` in the code, and that is recorded, so that it
-        raises in every replay: nobody from outside can block a workflow. What only a deploy can have caused blocks it:
-        a payload that the codec cannot open, or one that was read before.
+        A signal that does not match the type asked for raises `SignalUnreadable` in the code, and is recorded, so that
+        every replay raises it: nobody outside can block a workflow. Faults that only a deploy can have caused do block
+        it: a payload that the codec cannot open, or one that was readable before.
         """
         kept = self._kept.get(name)
         if kept:
@@ -93,7 +93,7 @@ class Mailbox:
                 f"The signal {name!r} can not be read: {problem}", {"signal": name, "problem": str(problem)}
             )
         )
-        return await self._loop.create_future()  # for ever: the code must not go on, nor catch this
+        return await self._loop.create_future()  # never returns: the code must not continue, nor catch this
 
     def unread(self) -> tuple[str, ...]:
         """The names of the signals that nobody took, one for each."""
@@ -113,7 +113,7 @@ class Mailbox:
         waiters.append(waiter)
         try:
             return await waiter  # type: ignore[no-any-return]
-        except BaseException:  # cancellation, and GeneratorExit when the workflow is taken from memory
+        except BaseException:  # cancellation, and GeneratorExit when the workflow is evicted
             if waiter.done() and not waiter.cancelled():
                 self._give_back(name, waiter.result())
             else:
@@ -132,12 +132,12 @@ class Mailbox:
         return False
 
     def _give_back(self, name: str, signal: Signal) -> None:
-        """It was handed over, but its taker was cancelled before it could look: the next one gets it."""
+        """It was delivered, but its waiter was cancelled before it ran: the next waiter gets it."""
         if not self._hand_over(name, signal):
             self._keep(name, signal).appendleft(signal)
 
     def _keep(self, name: str, signal: Signal) -> deque[Signal]:
-        """Where one more signal of this name goes. It weighs from here on."""
+        """The queue for one more signal of this name, whose weight is counted from now on."""
         kept = self._kept.get(name)
         if kept is None:
             kept = self._kept[name] = deque()

@@ -30,14 +30,14 @@ _SCHEDULED = EventType.ACTIVITY_SCHEDULED
 _CANCELLED = EventType.ACTIVITY_CANCELLED
 _MARKER = EventType.MARKER_RECORDED
 UNREADABLE = "unreadable"
-"""The kind of marker that a signal leaves which is not of the type asked for."""
+"""The kind of marker for a signal that does not match the type asked for."""
 
 
 def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tuple[list[Event], int]:
-    """Pair each command of an activation with its record; answers the records in the order of `asked`, and the drift.
+    """Pairs each command of an activation with its record; returns the records in the order of `asked`, and the drift.
 
-    A command that does not meet its record in order takes the first free one of the same activation with equal kind,
-    name and input digest: that is drift, counted once for each. What is left over or missing raises `NonDeterminism`.
+    A command that does not match the next record takes the first unused one of the same activation with equal kind,
+    name and input digest: that is drift, counted once for each. A leftover record or command raises `NonDeterminism`.
     `after` is the `seq` of the activation's input event.
     """
     wanted = [_key_of_asked(command) for command in asked]
@@ -64,7 +64,7 @@ def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tu
 def _differ(missed: list[Asked], left: list[Event], *, after: int) -> None:
     asked = _words_of_asked(missed[0]) if missed else "nothing"
     if missed and left and _is_same_call(missed[0], left[0]):
-        asked += " with other arguments"  # and not their digests: those are no more for everybody than a payload is
+        asked += " with other arguments"  # and not their digests, which are as confidential as payloads
     raise NonDeterminism(
         position=left[0].seq if left else after,
         recorded=words_of_record(left[0]) if left else "nothing more here",
@@ -97,7 +97,7 @@ def _key_of_record(record: Event) -> tuple[Any, ...]:
 
 
 def unreadable(records: Sequence[Event]) -> dict[int, str]:
-    """What the records of an activation say of signals that could not be read, by the `seq` of the signal."""
+    """The markers of unreadable signals among the records of an activation, by the `seq` of the signal."""
     return {
         record.data["seq"]: str(record.data.get("problem") or "")
         for record in records

@@ -1,7 +1,7 @@
 """Errors become text at once, and stay text: nothing here, or anywhere, calls an exception's class again.
 
-The one place that looks at an error of unknown origin. What the error's own code raises meanwhile stays in here, and
-be it `SystemExit`.
+The only place that inspects errors of unknown origin. Whatever the error's own code raises stays in here, even
+`SystemExit`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _MOST_PARTS: Final = 100
 def describe(error: BaseException) -> Failure:
     """An error as storable text: its type's qualified name, its message, and its traceback without the engine's frames.
 
-    Never raises for what the error does, and runs for a bounded time whatever it leads to: a `str` that raises is named
-    in its place, as is one that ends the program. NUL and lone surrogates, which no database takes, are written as
-    escapes. Long texts are cut (`MAX_FAILURE_MESSAGE`, `MAX_TRACEBACK`).
+    Never raises because of the error, and takes bounded time: if its `str` raises, even `SystemExit`, the text says so.
+    NUL and lone surrogates, which no database takes, are written as escapes. Long texts are cut (`MAX_FAILURE_MESSAGE`,
+    `MAX_TRACEBACK`).
     """
     message = said(error, MAX_FAILURE_MESSAGE, what="error")
     try:
@@ -79,8 +79,8 @@ def without_frames(error: BaseException) -> BaseException:
 
 
 def for_report(error: BaseException) -> BaseException:
-    """The error itself, for reporters that ask for its class, where asking it and its causes what they are is safe;
-    else what `for_log` makes of it.
+    """The error itself, for reporters that need its class, if rendering it and its causes is safe; else the result of
+    `for_log`.
     """
     parts = list(itertools.islice(tracebacks.around(error), _MOST_PARTS + 1))
     if len(parts) > _MOST_PARTS or not all(_speaks(part) for part in parts):
@@ -109,9 +109,7 @@ def _named(error: BaseException, message: str) -> BaseException:
 
 
 def interrupts(error: BaseException) -> bool:
-    """Whether this is a Ctrl-C that struck while the engine's own code ran, and not an error of the user's code: that
-    raises what it likes, `KeyboardInterrupt` too.
-    """
+    """Whether this is a Ctrl-C during the engine's own code. User code may raise `KeyboardInterrupt` itself."""
     if not is_a(error, KeyboardInterrupt):
         return False
     trace = tracebacks.real_traceback(error)

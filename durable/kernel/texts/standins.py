@@ -1,8 +1,8 @@
-"""Errors for those who write about them: the same names, texts and places, and nothing of what the code had in hand.
+"""Copies of errors for logging: the same names, texts and places, but without the values that the code had.
 
 Renderers of tracebacks print local variables, some without being asked; the engine's and the handlers' hold payloads.
 They also print messages as they are, line breaks included. A stand-in has frames without variables, and texts in which
-what makes no mark is an escape.
+invisible characters are escaped.
 """
 
 from __future__ import annotations
