@@ -18,20 +18,19 @@ from durable.store.deliveries import outbox, work_items
 from durable.store.runs import messages, workflows
 from durable.store.runs.workflows import LockedWorkflow
 
-# Of one waiting request no second is made. Empty, which no signal's `dedup` may be: the two share a column.
+# Prevents a second request while one is waiting. Empty, which no signal's `dedup` may be: the two share a column.
 _ONCE = ""
 
 
 def cancel(workflow_id: uuid.UUID, *, reason: str = "", actor: Any = None, audited: bool = False) -> CancelOutcome:
-    """Ask a live workflow to stop. Answers done, asked, already over (with the status), or not found; never raises for
-    any of these, and asking twice is asking once.
+    """Asks a live workflow to stop. Returns done, asked, already over (with the status), or not found; never raises for
+    these, and is idempotent.
 
     Joins the caller's transaction. A workflow is *asked*: its code sees the request at its next turn, and may clean up;
-    a request that it has not read when it ends is kept with it as unread.
-    Raises `StoreUnavailable` where a single activity is locked by somebody else, outside of the caller's transactions.
-    A single activity has no code that could: one that nobody has claimed is *done* at once, one that runs is asked
-    through its worker. `audited` is what an operator asks for, as opposed to the application: an audit row is committed
-    with it, also where somebody had asked before.
+    if it has not read the request when it ends, the request is kept as unread. Raises `StoreUnavailable` if another
+    session has locked a single activity, outside of the caller's transactions. A single activity has no such code: one
+    that nobody has claimed is *done* at once, one that runs is asked through its worker. `audited`: an operator asks
+    for it, not the application, so an audit row is committed with it, even if it was requested before.
     """
     reasons.check(reason)
     made = auditing.audit(StaffVerb.CANCEL, workflow_id, actor=actor, reason=reason)

@@ -1,4 +1,4 @@
-"""Inserting what may meet a business key that is taken."""
+"""Inserts rows whose business key may be taken."""
 
 from __future__ import annotations
 

@@ -29,14 +29,13 @@ def signal(
     actor: Any = None,
     audited: bool = False,
 ) -> None:
-    """Insert a signal with an encoded payload. Accepted, not delivered: one that the workflow has not read when it ends
-    is kept with it as unread, also when this transaction commits after the end.
+    """Inserts a signal with an encoded payload. If the workflow has not read it when it ends, it is kept with the
+    workflow as unread, even if this transaction commits after the end.
 
     Joins the caller's transaction. A second signal with the same `dedup` to one workflow is accepted and changes
     nothing while the first still waits. Raises `WorkflowClosed`, `WorkflowNotFound`, `NobodyListens` for a single
-    activity, `MailboxFull` when there is no room for it, and what the database raised. `audited` is what an operator
-    sends, as opposed to the application: an audit row with the name, and without the payload, is committed with the
-    signal.
+    activity, `MailboxFull` when there is no room for it, and what the database raised. `audited`: an operator sends it,
+    not the application, so an audit row with the name, but without the payload, is committed with the signal.
     """
     made = auditing.audit(StaffVerb.SIGNAL, workflow_id, actor=actor, data={"signal": name}) if audited else None
     envelope = wire.dump({"name": name, "payload": payload})
@@ -51,7 +50,7 @@ def signal(
     def is_there(connection: BaseDatabaseWrapper) -> bool:
         return _is_there(connection, workflow_id, dedup, within)
 
-    # What waits may be much, and SQLite has one lock for all who write: it is counted before that is taken.
+    # Counting what waits may take long, and SQLite has a single write lock, so it is counted before that is taken.
     answer = transaction.ahead_of_the_lock(is_there)
     if answer:
         return
@@ -77,7 +76,9 @@ def signal(
 
 
 def _is_there(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, dedup: str | None, within: Limits) -> bool:
-    """Whether the same signal waits already. Raises why it can not be inserted otherwise; False: there is room now."""
+    """Whether the same signal is already waiting. Otherwise raises if it cannot be inserted; False means that there is
+    room.
+    """
     workflow = workflows.look(connection, [workflow_id]).get(workflow_id)
     if workflow is None:
         raise WorkflowNotFound(workflow_id)

@@ -33,10 +33,11 @@ def new_workflow(*, id: uuid.UUID, payload: str, type: str, **values: object) ->
 
 
 def start(new: Sequence[NewWorkflow]) -> list[Started | KeyHeld]:
-    """Insert workflows, in the order given; one outcome each.
+    """Inserts workflows, in the given order; one outcome each.
 
-    Joins the caller's transaction: nothing is claimable before its commit, and nothing is left after its rollback. A
-    key that a live workflow of the type holds answers `KeyHeld` and writes nothing. Raises what the database raised.
+    Joins the caller's transaction: nothing is claimable before its commit, and nothing is left after its rollback. If a
+    live workflow of the type has the key, the outcome is `KeyHeld` and nothing is written. Raises what the database
+    raised.
     """
 
     def body(connection: BaseDatabaseWrapper) -> list[Started | KeyHeld]:

@@ -1,8 +1,8 @@
 """Waking workers on PostgreSQL when work comes from outside: rate-limited, and never on the way of an acknowledgement.
 
-Each NOTIFY makes its commit take a lock that all of them share, so most callers leave it out: within a transaction a
-queue is told once, and outside of one at most once in `SPACING` per process. Listeners look a second time after twice
-that long, which finds what was left out.
+Each NOTIFY makes its commit take a lock that all of them share, so most calls send none: within a transaction one per
+queue, and outside of one at most one in `SPACING` per process. Listeners look a second time after twice that long,
+which finds the work that was not announced.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ log = get_logger("durable.flow")
 SPACING = timedelta(milliseconds=5)
 
 _told_at: dict[str, float] = {}
-"""When this process last told a queue outside of a transaction. Two threads that both find it long ago both tell."""
+"""When this process last told a queue outside of a transaction. Two threads at the same time may both notify."""
 
 _MARK = "_durable_told"
 
 
 def wake(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:
-    """Tell the workers of these queues that something is due, as of the commit of the caller's transaction.
+    """Notifies the workers of these queues, with the commit of the caller's transaction, that something is due.
 
-    Does nothing unless `NOTIFY` is on and the database is PostgreSQL. Without a transaction the work is committed
-    already, and trouble with the telling is not the caller's.
+    Does nothing unless `NOTIFY` is on and the database is PostgreSQL. Without a transaction the work is already
+    committed, so an error of NOTIFY does not reach the caller.
     """
     if not settings.notify or connection.vendor != "postgresql":
         return
@@ -54,10 +54,10 @@ def wake(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:
 
 
 def _untold_in_transaction(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> set[str]:
-    """Those that this transaction has not told yet, noted as told.
+    """The queues that this transaction has not notified yet; marks them as notified.
 
-    Django makes a new list of commit hooks at each commit and at each rollback, also to a savepoint, which takes what
-    was told back: the list says how long a note is good.
+    Django makes a new list of commit hooks at each commit and at each rollback, even to a savepoint, which undoes the
+    NOTIFY: so a mark is valid as long as the list is the same.
     """
     hooks: Any = connection.run_on_commit
     marked_hooks, woken = getattr(connection, _MARK, (None, set()))

@@ -1,4 +1,4 @@
-"""Acknowledge deliveries: prove the token, remove the work item, close the row, hand over the completion.
+"""Acknowledges deliveries: checks the token, deletes the work item, closes the row, hands over the completion.
 
 One transaction for everything that is due at the same moment; the schedule of retries is the worker's, and whatever the
 database raised goes to it untouched.
@@ -55,7 +55,7 @@ def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
 
     def body(connection: BaseDatabaseWrapper) -> list[AckOutcome]:
         outcomes = _write(connection, endings)
-        # What came late is in no doubt: its neighbours' success says nothing about it.
+        # Late endings are not in doubt: the success of the others says nothing about them.
         written[:] = [e for e, outcome in zip(endings, outcomes, strict=True) if outcome is AckOutcome.ACKNOWLEDGED]
         return outcomes
 
@@ -67,9 +67,9 @@ def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
 def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
     """Run a handler and acknowledge it in one transaction: its own writes and its completion commit together.
 
-    The token is looked at without a lock first and taken last. Answers `TOKEN_MISSING`, with nothing written, when it
-    is gone at either look: that is also what a retry finds behind a commit that did not say so. An error of the handler
-    rolls everything back and is raised; so is `TransactionSpoilt`, of one that left nothing which could be committed.
+    The token is first read without a lock, and locked last. Returns `TOKEN_MISSING`, with nothing written, if it is
+    gone at either time: a retry after a commit with unknown outcome finds the same. An error of the handler rolls
+    everything back and is raised; so is `TransactionSpoilt`, if the handler has made the transaction unusable.
     """
     ended: list[Ending] = []
 
@@ -94,8 +94,8 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
 
 
 def was_made(claim: Claim) -> bool:
-    """Whether an acknowledgement of this process, whose commit did not say how it went, has been made after all. Its
-    lines and signals leave then, once. To be asked when the token is gone; reads only if there is such a doubt.
+    """Whether an acknowledgement of this process with an unknown commit has been made after all. If so, emits its lines
+    and signals, once. Call it when the token is gone; it only reads if there is such a doubt.
     """
     doubt = doubts.take(claim)
     if doubt is None:
@@ -123,7 +123,7 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
     outcomes: list[AckOutcome] = []
     valid: list[Ending] = []
     for e in endings:
-        # A token is good for one ending: a second one of the same delivery is as late as in a batch of its own.
+        # A token is valid for one ending: a second one of the same delivery is late, as it would be in another batch.
         item = items.pop((e.claim.row_id, e.claim.token), None)
         outcomes.append(AckOutcome.TOKEN_MISSING if item is None else AckOutcome.ACKNOWLEDGED)
         if item is not None:
@@ -162,8 +162,8 @@ def _death(ending: Ending, owners: dict[uuid.UUID, LockedWorkflow], rows: dict[i
 
 
 def _heeding(ending: Ending, asked_to_cancel: object) -> Ending:
-    """After a cancel request no further attempt starts, and nothing waits for staff; a finish that came first
-    stands.
+    """After a cancel request no further attempt starts, and nothing waits for staff; a result that came
+    first counts.
     """
     if asked_to_cancel and (isinstance(ending, RetryLater) or is_held(ending)):
         return Cancelled(ending.claim, ending.heartbeat)

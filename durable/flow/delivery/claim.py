@@ -1,4 +1,4 @@
-"""Claim due rows: each becomes one delivery, counted, under a token."""
+"""Claims due rows: each becomes one delivery, counted, under a token."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def taken(token: uuid.UUID, *, worker: str) -> list[Claim]:
 
 
 def suspects_due(queues: tuple[str, ...] | None) -> int:
-    """How many suspects wait in these queues (None: all) for a process that has run empty; 100 at most. Reads only."""
+    """How many suspects wait in these queues (None: all) for a process with nothing else in flight; 100 at most. Reads
+    only.
+    """
     return transaction.reading(partial(outbox.count_suspects_due, queues=queues))
 
 
@@ -59,7 +61,7 @@ def _claim(
     suspects: bool,
 ) -> list[Claim]:
     if transaction.engine_connection().vendor == "sqlite":
-        # A look needs no lock there; a transaction that finds nothing would have kept all other writers waiting.
+        # On SQLite a look needs no lock; a transaction that finds nothing would have made all other writers wait.
         look = partial(claims.anything_due, queues=queues, suspects=suspects)
         if not transaction.reading(look):
             return []

@@ -1,4 +1,4 @@
-"""What acknowledgements had to say whose commit did not tell how it went. Kept in this process until that is known.
+"""Lines and signals of acknowledgements whose commit has an unknown outcome. Kept in this process until it is known.
 
 All of one transaction share one doubt: they were made together, or not at all. No `atomic` in here.
 """
@@ -17,7 +17,7 @@ from durable.store.deliveries import made
 
 
 class Doubt:
-    """One commit: what it would have written, and the lines and signals that speak of it. Safe from any thread."""
+    """One commit: what it would have written, and its lines and signals. Thread-safe."""
 
     def __init__(self, endings: Sequence[Ending], unsaid: Sequence[Departure]) -> None:
         self.endings = list(endings)
@@ -25,17 +25,17 @@ class Doubt:
         self._lock = threading.Lock()
 
     def say(self) -> None:
-        """Let its lines and signals leave. Again is nothing."""
+        """Emits its lines and signals. A second call does nothing."""
         with self._lock:
             unsaid, self._unsaid = self._unsaid, []
         release(unsaid)
 
 
 MOST = 2_000
-"""So many deliveries may be in doubt; the oldest ones are forgotten first, and what they had to say with them."""
+"""How many deliveries may be in doubt. Beyond that the oldest are dropped, with their lines and signals."""
 
 _doubts: dict[tuple[int, uuid.UUID], Doubt] = {}
-"""By row and token, which a batch of claims has in common."""
+"""By row and token, since the rows of one claim share a token."""
 
 
 _lock = threading.Lock()
@@ -43,7 +43,7 @@ _lock = threading.Lock()
 
 
 def keep(endings: Sequence[Ending], unsaid: Sequence[Departure]) -> None:
-    """A commit did not say how it went. `endings` are those that it would have written, without the late ones."""
+    """A commit has an unknown outcome. `endings` are those that it would have written, without the late ones."""
     doubt = Doubt(endings, unsaid)
     with _lock:
         _doubts.update(((ending.claim.row_id, ending.claim.token), doubt) for ending in endings)
@@ -52,7 +52,7 @@ def keep(endings: Sequence[Ending], unsaid: Sequence[Departure]) -> None:
 
 
 def take(claim: Claim) -> Doubt | None:
-    """The doubt about a delivery, which is nobody else's from now on; None where there is none."""
+    """Takes out the doubt about a delivery; None if there is none."""
     if not _doubts:
         return None
     with _lock:
@@ -60,8 +60,8 @@ def take(claim: Claim) -> Doubt | None:
 
 
 def was_made(doubt: Doubt, connection: BaseDatabaseWrapper) -> bool:
-    """Whether what it would have written is there. The number of the delivery tells it from what others write: whoever
-    takes over has the next one. A cancelled row may be anybody's, and proves nothing.
+    """Whether the rows show what it would have written. The number of the delivery distinguishes it from others:
+    whoever takes over has the next number. A cancelled row may have other causes, and proves nothing.
     """
     for ending in doubt.endings:
         claim = ending.claim

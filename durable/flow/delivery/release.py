@@ -1,4 +1,4 @@
-"""Release deliveries at a stop: give rows back uncounted, due at once."""
+"""Releases deliveries at a stop: gives rows back uncounted, due at once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from durable.outcomes import Claim, GiveBack
 
 
 def release(claims: Sequence[Claim]) -> list[GiveBack]:
-    """Give deliveries back as if they had not been made; one outcome each, in the order given.
+    """Gives deliveries back as if they had not been made; one outcome each, in the given order.
 
-    Commits together, for all of which nobody else has locked anything: the items are gone, the rows are pending and
-    due, their delivery counts are one less. A token that is gone changes nothing. What somebody else has locked is then
-    waited for, one after the other, until the first lock that does not come within a second: the rest is `BUSY`, stays
-    as it is, and has kept nothing else from going back.
+    Commits together, for all that no other session has locked: the items are deleted, the rows are pending and due,
+    their delivery counts are one less. A token that is gone changes nothing. After that, waits for the locked ones, one
+    after the other, until the first lock that is not granted within a second: the rest is `BUSY` and stays as it is.
     """
     outcomes = transaction.own(partial(_release_free, claims))
     for place, outcome in enumerate(outcomes):

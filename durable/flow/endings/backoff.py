@@ -1,4 +1,4 @@
-"""How long a row waits after a delivery that failed."""
+"""How long a row waits after a failed delivery."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def delivery(failures: int, rng: random.Random) -> timedelta:
 
 
 def paced(position: int) -> timedelta:
-    """How much later the row at this position of a round comes due, by `REARM_PER_SECOND`; the first one not at all."""
+    """How much later the row at this position of a round comes due, by `REARM_PER_SECOND`; zero for the first."""
     rate = settings.rearm_per_second
     return timedelta() if rate is None else timedelta(seconds=position / rate)

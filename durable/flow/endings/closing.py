@@ -1,4 +1,4 @@
-"""Closing a run: the pieces that every verb which ends a workflow shares. No `atomic` in here."""
+"""Closing a run: the pieces shared by every verb that ends a workflow. No `atomic` in here."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from durable.store.texts.failures import StoredFailure
 
 
 def settle(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> int:
-    """Cancel the open rows and dead letters of (locked) workflows whose run closes, and delete their work items.
+    """Cancels the open rows and dead letters of (locked) workflows whose run closes, and deletes their work items.
 
-    Answers the number of rows. A worker that still runs one learns it at its next renewal.
+    Returns the number of rows. A worker that is still running one learns this at its next renewal.
     """
     if not workflow_ids:
         return 0
@@ -36,7 +36,7 @@ def settle(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -
 
 
 UNREAD_LISTED = 1_000
-"""A closing event names so many of the messages that were left unread; the rest it counts."""
+"""How many unread messages a closing event lists; it counts the rest."""
 
 _NAME = re.compile(r'\s*\{\s*"name"\s*:\s*(?=")')
 _decode = json.JSONDecoder().raw_decode
@@ -45,11 +45,11 @@ _decode = json.JSONDecoder().raw_decode
 def take_messages(
     connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID], *, read: Iterable[int] = ()
 ) -> dict[uuid.UUID, dict[str, Any]]:
-    """Remove the messages that a turn has `read`. Of (locked) closing workflows, keep what nobody has read of what
-    callers have sent, parked for good; returns by workflow what the closing event says of it.
+    """Deletes the messages that a turn has `read`. For (locked) closing workflows, parks unread signals and requests to
+    cancel for good, and returns by workflow how the closing event lists them.
 
     Signals are listed with their name, cancel requests with their reason, in the order in which they would have been
-    read; payloads stay where they are. A result of an activity is not news to anybody, and is removed.
+    read; payloads stay in the messages. Results of activities are of no use to anybody, and are deleted.
     """
     unread: dict[uuid.UUID, dict[str, Any]] = {}
     for owner, kind, head in messages.take(connection, read=list(read), closing=workflow_ids):
@@ -62,7 +62,7 @@ def take_messages(
 
 
 def _said(kind: str, head: str) -> dict[str, Any]:
-    """A signal's name, or what a request says. One that was damaged must not keep its workflow from ending."""
+    """A signal's name, or a request's reason. A damaged message must not keep its workflow from ending."""
     try:
         if kind == MessageKind.SIGNAL and (begins := _NAME.match(head)):
             return {"name": _decode(head, begins.end())[0]}
@@ -84,9 +84,9 @@ def end(
     failure: StoredFailure | None = None,
     before: Sequence[Event] = (),
 ) -> None:
-    """End one (locked, live) workflow from outside its code: events, status, settlement, unread messages.
+    """Ends one (locked, live) workflow from outside its code: events, status, settlement, unread messages.
 
-    `before` are facts that belong in front of the closing event; they carry the next sequence numbers already.
+    `before` are events that precede the closing event; they already have the next sequence numbers.
     """
     settle(connection, [workflow.id])
     event_data = {**data, **take_messages(connection, [workflow.id]).get(workflow.id, {})}

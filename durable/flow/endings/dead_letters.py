@@ -1,4 +1,6 @@
-"""Making a claimed row a dead letter, with the marker that says whether the workflow was told. No `atomic` in here."""
+"""Makes a claimed row a dead letter, with the marker that says whether the workflow got the failure. No `atomic` in
+here.
+"""
 
 from __future__ import annotations
 
@@ -35,27 +37,27 @@ class Death:
     heartbeat: str | None = field(default=None, repr=False)
     error: Failure | None = None
     raised: BaseException | None = None
-    """The error itself, where this process has it."""
+    """The exception itself, if this process has it."""
 
 
 def is_held(ending: Ending) -> bool:
     """Whether spent retries make a dead letter, by the activity's `on_exhausted`, instead of a failure.
 
-    An error that is not retried is the handler's own verdict, and goes to the workflow.
+    An error that is not retried is the handler's own decision, and goes to the workflow.
     """
     return isinstance(ending, Failed) and ending.spent and holds_when_exhausted(ending.claim.options)
 
 
 def delivers(death: Death) -> bool:
-    """Whether the row's policy tells the workflow (`deliver`) or keeps it waiting for staff (`hold`). Application
-    retries come here only under `on_exhausted="hold"`, which is a hold by itself.
+    """Whether the row's policy delivers the failure to the workflow (`deliver`) or keeps it waiting for staff (`hold`).
+    Spent application retries come here only under `on_exhausted="hold"`, which always holds.
     """
     return death.cause is not Cause.RETRIES_EXHAUSTED and delivers_dead_letters(death.row.options)
 
 
 def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: datetime) -> None:
     """Rows to `dead` with cause and time. Under *deliver* the failure goes to the workflow in the same transaction
-    and the marker says so; under *hold* the workflow keeps waiting. The marker can not lie through a crash in between.
+    and the marker says so; under *hold* the workflow keeps waiting. No crash can come between the two.
     """
     for d in deaths:
         reporting.dead_lettered(d, delivered=delivers(d))
@@ -98,7 +100,7 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
         ],
         at=at,
     )
-    # Their run is closed by that: nothing of it stays a dead letter.
+    # This closes their run, so none of its rows stays a dead letter.
     outbox.cancel(connection, [d.row.id for d in delivered if d.workflow.single])
 
 

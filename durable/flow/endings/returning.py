@@ -1,4 +1,4 @@
-"""Giving claimed rows back, or closing them if their workflow no longer wants them. No `atomic` in here."""
+"""Gives claimed rows back, or closes them if their workflow no longer wants them. No `atomic` in here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from durable.store.runs.workflows import LockedWorkflow
 
 
 def uncounted(connection: BaseDatabaseWrapper, claims: Sequence[Claim], *, delay: timedelta) -> list[GiveBack]:
-    """Remove the items whose token holds and return their rows to pending, one delivery less; one outcome each.
+    """Deletes the items whose token is valid and returns their rows to pending, with one delivery less; one outcome
+    each.
 
     A row whose workflow has asked for its cancellation is closed instead: no further attempt of it starts.
     """
@@ -32,7 +33,7 @@ def uncounted(connection: BaseDatabaseWrapper, claims: Sequence[Claim], *, delay
 
 
 def uncounted_if_free(connection: BaseDatabaseWrapper, claims: Sequence[Claim]) -> list[GiveBack]:
-    """The same, due at once, of those of which nobody else has locked anything; the others are `BUSY`."""
+    """The same, due at once, for those that no other session has locked; the others are `BUSY`."""
     singles = {c.workflow_id for c in claims if c.single}
     owners = workflows.lock_free(connection, singles, limit=len(singles))
     mine = [c for c in claims if not c.single or c.workflow_id in owners]

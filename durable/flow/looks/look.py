@@ -1,4 +1,4 @@
-"""Look at workflows, their histories, and the state of the whole. Reads only; no transaction of its own."""
+"""Reads workflows, their histories, and the state of the whole system. Reads only; no transaction of its own."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def snapshot(workflow_id: uuid.UUID) -> Snapshot:
 
 
 def snapshots(workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
-    """Workflows as callers see them, by id, in one statement for each thousand. Those that are not there are left out;
-    only those that have ended have a result, a failure or a reason.
+    """Workflows as callers see them, by id, in one statement per thousand. Unknown ids are left out; only those that
+    have ended have a result, a failure or a reason.
     """
     return transaction.reading(partial(reads.snapshots, workflow_ids=list(workflow_ids)))
 
 
 def standings(workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Standing]:
-    """Which workflows have ended, and how much there is to read of those, by id, in one statement for each thousand.
-    Those that are not there are left out.
+    """Which workflows have ended, and the size of their results, by id, in one statement per thousand. Unknown ids are
+    left out.
     """
     return transaction.reading(partial(reads.standings, workflow_ids=list(workflow_ids)))
 
@@ -113,14 +113,12 @@ def listing(
 
 
 def history(workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list[Event]:
-    """At most `limit` events of a workflow's history behind `after`, in order."""
+    """At most `limit` events of a workflow's history after `after`, in order."""
     return transaction.reading(partial(histories.read, workflow_id=workflow_id, after=after, limit=limit))
 
 
 def history_within(workflow_id: uuid.UUID, *, after: int, limit: int, characters: int) -> tuple[list[Event], bool]:
-    """The same, and no more than have so many characters of data in all (but one, whatever it has), and whether more
-    follow.
-    """
+    """The same, up to a number of characters of data in all (but at least one event), and whether more follow."""
     number, more = transaction.reading(
         partial(histories.fitting, workflow_id=workflow_id, after=after, limit=limit, characters=characters)
     )
@@ -133,15 +131,17 @@ def pending(workflow_id: uuid.UUID, *, limit: int = 100) -> list[PendingRow]:
 
 
 def unread(workflow_id: uuid.UUID, *, limit: int = 100, characters: int = 4_000_000) -> list[UnreadMessage]:
-    """Signals and requests to cancel that an ended workflow was sent and has not read, oldest first, at most `limit`,
-    with the payloads of the first ones that have at most so many characters together. A live workflow has none: what
-    waits for it will be read.
+    """Signals and requests to cancel that a closed workflow has not read, oldest first, at most `limit`, with the
+    payloads of the first ones, up to a number of characters together. Empty for a live workflow, which will still read
+    its messages.
     """
     return transaction.reading(partial(reads.unread, workflow_id=workflow_id, limit=limit, characters=characters))
 
 
 def next_due(queues: Sequence[str] | None) -> timedelta | None:
-    """How long until something is due in `queues` (None: all queues); zero or less: now. None: nothing is waiting."""
+    """The time until something is due in `queues` (None: all queues); zero or less means now, None that nothing is
+    waiting.
+    """
     moments = transaction.reading(partial(reads.earliest, queues=queues))
     if not moments:
         return None
@@ -150,12 +150,11 @@ def next_due(queues: Sequence[str] | None) -> timedelta | None:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The state of the whole, in numbers (capped) and in words. No problems: all is well.
+    """The state of the whole system, in numbers (capped) and in words. Without problems all is well.
 
-    `queues` counts activities that are due, `turns` workflows that can run and wait for their turn; `unserved` both, of
-    queues without a live worker; `failed` workflows that failed or timed out within a day. `silent` are workers that
-    have reported and give no sign of life any more, by name and with their last one: they wait for the database, or
-    have died.
+    `queues` counts activities that are due, `turns` workflows that can run and wait for their turn; `unserved` both,
+    for queues without a live worker; `failed` workflows that failed or timed out within a day. `silent` are workers
+    whose heartbeats have stopped, by name with the time of the last one: they wait for the database, or have died.
     """
 
     problems: tuple[str, ...]
@@ -174,15 +173,15 @@ class Health:
 _NAMED = 5
 
 MOST_LISTED = 10_000
-"""Dead letters of one workflow that are listed at once."""
+"""How many dead letters of one workflow are listed at once."""
 
 LATE_AFTER = timedelta(minutes=1)
-"""What is due for longer than this is late: somebody wonders why nothing happens."""
+"""Work that has been due for longer than this is late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """Where the numbers come from: all rows, if nothing else is said."""
+    """The rows that are counted; by default all."""
 
     queues: Callable[[BaseDatabaseWrapper], list[QueueState]] = reads.due_by_queue
     turns: Callable[[BaseDatabaseWrapper], list[QueueState]] = reads.turns_due_by_queue
@@ -269,7 +268,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _together(*parts: Sequence[QueueState]) -> list[QueueState]:
-    """By queue, whatever waits in it."""
+    """The due work by queue."""
     by_queue: dict[str, QueueState] = {}
     for state in (state for part in parts for state in part):
         there = by_queue.get(state.queue, QueueState(state.queue, 0, state.oldest_due))
@@ -289,10 +288,10 @@ def _span(span: timedelta) -> str:
 
 
 def dead_letters(workflow_id: uuid.UUID, *, limit: int = MOST_LISTED, after: OutboxRow | None = None) -> DeadLetters:
-    """The dead letters of a workflow's current run, oldest first, with `failure_delivered`: which can be redriven.
+    """The dead letters of a workflow's current run, oldest first; `failure_delivered` says which are judged.
 
-    `MOST_LISTED` at most; `more` says whether there are others, which come with the last row as `after`. Payloads
-    (`input`, `last_heartbeat`) are read only where they are asked for, one by one. Raises `OptionInvalid`.
+    `MOST_LISTED` at most; `more` says whether there are others, which follow with the last row as `after`. Payloads
+    (`input`, `last_heartbeat`) are only read when they are accessed, one by one. Raises `OptionInvalid`.
     """
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_LISTED:
         raise OptionInvalid("limit", limit, f"a whole number from 1 to {MOST_LISTED:,}")
@@ -314,15 +313,15 @@ def dead_letters_matching(
     after: tuple[datetime, int] | None = None,
     within: OutboxQuerySet | None = None,
 ) -> list[OutboxRow]:
-    """At most `limit` of the dead letters that match, oldest first, behind a (dead-lettered at, id), among the rows
-    `within`, if not among all. Raises `OptionInvalid` for a filter that can not be meant.
+    """At most `limit` of the dead letters that match, oldest first, after a (dead-lettered at, id), among the rows
+    `within`, or among all. Raises `OptionInvalid` for an invalid filter.
     """
     selecting.check(wanted)
     return transaction.reading(partial(redrives.dead_letters, wanted=wanted, limit=limit, after=after, within=within))
 
 
 def places_matching(wanted: DeadLetterFilter, *, limit: int, within: OutboxQuerySet) -> list[Place]:
-    """The same, as places alone, for asking the gates of many."""
+    """The same, as places only, for checking the gates of many."""
     selecting.check(wanted)
     places = transaction.reading(partial(redrives.places, wanted=wanted, limit=limit, within=within))
     return [Place(*each) for each in places]
@@ -334,7 +333,7 @@ def naming(row_ids: Sequence[int]) -> dict[int, Naming]:
 
 
 def workers_of(queue: str) -> tuple[str, ...]:
-    """Names of the workers that serve a queue and have lately given a sign of life."""
+    """Names of the workers that serve a queue and have recently sent a heartbeat."""
     at = transaction.reading(clock.database_now)
     beats = transaction.reading(reads.workers)
     return tuple(

@@ -1,4 +1,4 @@
-"""Ask what can not go on now because somebody else has locked it: deliveries that are to be ended, work that is due."""
+"""Finds out what another session has locked: deliveries that are to be ended, work that is due."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from durable.store.runs import workflows
 
 
 def locked(waiting: Sequence[tuple[Claim, Ending | None]]) -> set[Delivery]:
-    """Returns those deliveries, by row and token, that still hold and of which another session has locked the outbox
-    row, the work item, or the workflow where it is to be written. With an ending it is asked for its acknowledgement,
-    without one for giving the delivery back. Waits for no row; a table that is locked as a whole raises after 20 ms.
-
-    Writes nothing, and keeps no lock. Nothing is locked on SQLite, where a writer has the whole file.
+    """Returns the deliveries, by row and token, that are still valid and of which another session has locked the outbox
+    row, the work item, or the workflow if it would be written: by the acknowledgement if there is an ending, else by
+    giving the delivery back. Waits for no row; a table that is locked as a whole raises after 20 ms. Writes nothing,
+    and keeps no lock. On SQLite nothing is locked, since a writer has the whole file.
     """
     if not waiting or not sql.is_postgresql(transaction.engine_connection()):
         return set()
@@ -45,7 +44,9 @@ def locked(waiting: Sequence[tuple[Claim, Ending | None]]) -> set[Delivery]:
 
 @dataclass(frozen=True, slots=True)
 class DueNow:
-    """What is due: how much of it somebody else has locked, with the first of these in words, and how much is free."""
+    """What is due: how much of it another session has locked, with the first of these in words, and how
+    much is free.
+    """
 
     locked: int
     free: int
@@ -53,8 +54,8 @@ class DueNow:
 
 
 def due(queues: tuple[str, ...] | None, *, passed_over: Collection[uuid.UUID] = ()) -> DueNow:
-    """Looks at what could be claimed or turned now in `queues` (None: all), at most 1,000 of each. Workflows that were
-    passed over because their turn had met a lock count as locked. Writes nothing, and keeps no lock.
+    """Finds what could be claimed or turned now in `queues` (None: all), at most 1,000 of each. Workflows that were put
+    off because their turn met a lock count as locked. Writes nothing, and keeps no lock.
     """
 
     def body(connection: BaseDatabaseWrapper) -> DueNow:

@@ -1,4 +1,4 @@
-"""Prove the rows against the histories. Reads only."""
+"""Checks the rows against the histories. Reads only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Which dead letters a bulk verb means (rows, places, or a filter), and going through them. No `atomic` in here."""
+"""The dead letters that a bulk verb selects (rows, places, or a filter), and the loop over them. No
+`atomic` in here.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,14 @@ else:
 A = TypeVar("A")
 
 Read = Callable[[Callable[[BaseDatabaseWrapper], Any]], Any]
-"""How it is read: the verb's own way of reading outside a transaction."""
+"""How to read: the verb's own way of reading outside a transaction."""
 
 _PAGE = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a dead letter stands. `run` is known when a row was given; a pair means the current one."""
+    """The place of a dead letter. `run` is known if a row was passed; a pair means the current run."""
 
     workflow_id: uuid.UUID
     ordinal: int
@@ -43,7 +45,9 @@ class Place:
 
 
 def check(wanted: DeadLetterFilter) -> None:
-    """Raise `OptionInvalid` for a filter that no database can be asked: it would look like trouble with the store."""
+    """Raises `OptionInvalid` for a filter with values that no database accepts, which would look like a
+    database error.
+    """
     for name in ("workflow_type", "activity", "error_group", "queue"):
         value = getattr(wanted, name)
         if value is not None:
@@ -63,11 +67,11 @@ def _is_id(value: object) -> bool:
 
 
 def places(rows_or_filter: RowsOrFilter, read: Read, *, limit: int | None = None) -> list[Place]:
-    """The dead letters that are meant, oldest first for a filter; at most `limit`.
+    """The selected dead letters, oldest first for a filter; at most `limit`.
 
-    All of them are known before the first is changed: what fails anew meanwhile is not among them, and a store that
-    goes away in the middle hides none. Raises `StoreUnavailable` when they can not be read, `OptionInvalid` for a
-    filter that can not be meant, `ValueError` for an id that is none.
+    All of them are known before the first is changed: rows that fail again meanwhile are not included, and if the
+    database goes away in the middle, none is missing. Raises `StoreUnavailable` if they cannot be read, `OptionInvalid`
+    for an invalid filter, `ValueError` for an invalid id.
     """
     if isinstance(rows_or_filter, DeadLetterFilter):
         check(rows_or_filter)
@@ -81,9 +85,9 @@ def places(rows_or_filter: RowsOrFilter, read: Read, *, limit: int | None = None
 
 
 def verdicts(rows_or_filter: RowsOrFilter, read: Read, *, eligible: int, limit: int) -> tuple[list[str], int]:
-    """What the gates would say, in order, of at most `limit` of them; and how many more there are (1: some).
+    """The gates' verdicts on at most `limit` of them, in order; and how many more there are (1: some).
 
-    A row that is given twice is a dead letter the first time only. Raises what `places` raises.
+    A row that is passed twice is a dead letter only the first time. Raises what `places` raises.
     """
     meant = places(rows_or_filter, read, limit=limit + 1)
     seen: set[int | None] = set()
@@ -103,10 +107,10 @@ def verdicts(rows_or_filter: RowsOrFilter, read: Read, *, eligible: int, limit: 
 def each(
     meant: Sequence[Place], change: Callable[[Place], A], *, store_is_away: Callable[[BaseException], bool]
 ) -> list[A | RedriveRefused]:
-    """Change one after the other; one outcome each, refusals included.
+    """Changes one after the other; one outcome each, refusals included.
 
-    Once the store is away, the rest is not tried: each of them answers `StoreUnavailable`, with nothing changed.
-    Trouble with one of them (somebody else's lock) stops no other.
+    Once the database is away, the rest is not tried: the outcome of each is `StoreUnavailable`, with nothing changed.
+    An error of a single one (another session's lock) stops no other.
     """
     outcomes: list[A | RedriveRefused] = []
     for place in meant:

@@ -20,7 +20,7 @@ def attempts(activity: str, options: str) -> int:
     """
     try:
         definition = registry.activity(activity)
-    except (NotRegistered, AlreadyRegistered):  # nobody here can say what it declares
+    except (NotRegistered, AlreadyRegistered):  # its declaration is not known here
         definition = None
     try:
         data = json.loads(options)

@@ -1,7 +1,7 @@
-"""What redrive and discard share: one operator's change of a dead letter, tried until it is known how it ended.
+"""What redrive and discard share: one operator's change of a dead letter, tried until its outcome is known.
 
 No `atomic` in here. All gates and the write happen in one transaction under the workflow's row lock, which every writer
-of a terminal event or of an outcome takes too: nothing can change between the look and the write.
+of a terminal event or of an outcome takes too: nothing can change between the check and the write.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LARGEST_ORDINAL = 2**31 - 1
 class Change(ABC, Generic[A]):
     """One change of one dead letter. The id of its audit row is chosen before the first try.
 
-    Changes under one `request` (a form that was sent, a piece of bulk work) change a row once, however often they come:
-    the audit's id is made of the request's, so that the second one finds it behind the lock.
+    Changes under one `request` (a submitted form, a batch of a job) change a row once, however often they come: the
+    audit row's id is derived from the request's, so that the second one finds it under the lock.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Change(ABC, Generic[A]):
 
     @abstractmethod
     def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
-        """Pass the gates behind the first and write; answers the row's id and whether it was judged.
+        """Checks the gates after the first and writes; returns the row's id and whether it was judged.
 
         `recorded` is how many outcomes of the activity the current run holds. Raises the refusals.
         """
@@ -80,7 +80,7 @@ class Change(ABC, Generic[A]):
         if not workflow.is_live:
             raise WorkflowTerminal(self.workflow_id, workflow.status.value)
         if self.run not in (None, workflow.run):
-            raise RowNotFound(self.workflow_id, self.ordinal)  # the row that was meant is of an earlier run
+            raise RowNotFound(self.workflow_id, self.ordinal)  # the selected row is of an earlier run
         if not 0 < self.ordinal <= _LARGEST_ORDINAL:
             raise RowNotFound(self.workflow_id, self.ordinal)  # a number that no column holds
         recorded = history.records_outcome(connection, self.workflow_id, since=workflow.run_seq, ordinal=self.ordinal)
@@ -108,7 +108,7 @@ class Change(ABC, Generic[A]):
         auditing.record(connection, made)
 
     def marker(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, type: EventType, **data: Any) -> Event:
-        """The event that says in the history what was done, behind the workflow's last one."""
+        """The event that records the change, after the workflow's last one."""
         return Event(
             seq=workflow.last_seq + 1,
             type=type,
@@ -118,7 +118,9 @@ class Change(ABC, Generic[A]):
         )
 
     def must_have_moved(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, moved: Moved | None) -> Moved:
-        """What the guarded statement moved. If it was nothing, read once to say why, and raise that."""
+        """What the guarded statement moved. If it moved nothing, reads once to find out why, and raises
+        that refusal.
+        """
         if moved is not None:
             return moved
         standing = redrives.standing(connection, self.workflow_id, run=workflow.run, ordinal=self.ordinal)
@@ -130,12 +132,12 @@ class Change(ABC, Generic[A]):
 
     @abstractmethod
     def held_back(self) -> RedriveRefused:
-        """The refusal of a dead letter that only the statement's own condition on the marker kept back."""
+        """The refusal of a dead letter that only the statement's condition on the marker stopped."""
 
     def find(self, connection: BaseDatabaseWrapper) -> A | None:
-        """What a try has made that could not learn whether its commit went through. After this, nothing is in doubt.
+        """What a try with an unknown commit has made. After this, nothing is in doubt.
 
-        Behind the workflow's lock: a server that has lost its client may still be committing what it was sent.
+        Under the workflow's lock, since a server that has lost its client may still be committing.
         """
         workflows.lock(connection, [self.workflow_id])
         return self._made(connection)

@@ -1,4 +1,4 @@
-"""Discard one dead letter: close it for good, with a reason."""
+"""Discards dead letters: closes them for good, with a reason."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class _Discard(Change[Discarded]):
         return AlreadyJudged(self.workflow_id, self.ordinal)
 
     def _messages(self, workflow: LockedWorkflow, failure: StoredFailure, attempts: int) -> list[NewMessage]:
-        """What the workflow is told. A request to cancel comes with the failure behind it: code that goes on waiting
-        all the same (it shields the activity, or cleans up with it after an earlier request) would wait for ever.
+        """The messages to the workflow. A request to cancel is followed by the failure: code that keeps waiting
+        (because it shields the activity, or cleans up with it after an earlier request) would otherwise wait for ever.
         """
         new_messages = []
         if self.then == "cancel":
@@ -109,11 +109,10 @@ def discard(
 ) -> Discarded:
     """Close the dead letter of an activity in the current run as cancelled, for good.
 
-    A judged one is only closed. A held one still has a workflow that waits: under `then="fail"` the activity fails
-    there, under `"cancel"` the workflow is asked to cancel itself (a single activity ends at once, either way). Commits
-    together: the row, the audit row, a marker event, and what the workflow is told. Raises `RedriveRefused`, and
-    `OptionInvalid` for an empty reason or another `then`. Under one `request` it is done once: again raises
-    `AlreadyDone`.
+    If it is judged, it is only closed. Otherwise its workflow is waiting: under `then="fail"` the activity fails in it,
+    under `"cancel"` the workflow is asked to cancel itself (a single activity ends at once in both cases). Commits
+    together: the row, the audit row, a marker event, and the messages to the workflow. Raises `RedriveRefused`, and
+    `OptionInvalid` for an empty reason or another `then`. A second call with the same `request` raises `AlreadyDone`.
     """
     _check(reason, then)
     return _one(workflow_id, ordinal, run=None, then=then, actor=actor, reason=reason, request=request)
@@ -129,10 +128,10 @@ def discard_many(
 ) -> list[Discarded | RedriveRefused]:
     """Discard many dead letters, each in a transaction of its own; one outcome per row, refusals included.
 
-    A filter means the dead letters that match it now; what fails anew meanwhile is left out. Once the store can not be
-    reached, the rest is not tried: each of them answers `StoreUnavailable`. Under one `request` each row is
-    discarded once: again answers `AlreadyDone`. Inside a transaction of the caller's it raises `TransactionOpen` once,
-    before anything is read.
+    A filter selects the dead letters that match it now; rows that fail again meanwhile are left out. If the database
+    cannot be reached, the rest is not tried: the outcome of each is `StoreUnavailable`. With the same `request` each
+    row is discarded once; later outcomes are `AlreadyDone`. Inside a transaction of the caller's it raises
+    `TransactionOpen` once, before anything is read.
     """
     _check(reason, then)
     actors.identify(actor)

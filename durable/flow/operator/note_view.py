@@ -1,4 +1,4 @@
-"""Note that somebody looks at payloads, before they are shown."""
+"""Records a view of payloads, before they are shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def note_view(
     ordinal: int | None = None,
 ) -> None:
     """Append an audit row: who looks, at whose payloads, and `what` is shown, for people. Joins the caller's
-    transaction. Raises what the database raised: what could not be noted is not to be shown.
+    transaction. Raises what the database raised: if the view cannot be recorded, the payloads must not be shown.
     """
     made = auditing.audit(StaffVerb.VIEW, workflow_id, actor=actor, row_id=row_id, ordinal=ordinal, data=what)
     transaction.joined_steps(lambda connection: auditing.record(connection, made))

@@ -1,4 +1,4 @@
-"""Pause a workflow: its code does not turn, and none of its activities is claimed, until it is resumed."""
+"""Pauses a workflow: its code is not run, and none of its activities is claimed, until it is resumed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = get_logger("durable.flow")
 
 
 def pause(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> WorkflowState:
-    """Pause a running workflow. What is already out with a worker goes on; its result waits.
+    """Pauses a running workflow. Running activities finish; their results wait.
 
     Commits together: the event, the status, the mark on every row whatever its status, its messages parked, and the
     audit row. Pausing a paused one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a

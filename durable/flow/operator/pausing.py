@@ -18,7 +18,7 @@ from durable.store.runs.workflows import LockedWorkflow
 
 
 def pause(connection: BaseDatabaseWrapper, made: Audit) -> WorkflowState:
-    """Mark a running workflow and all its rows as paused, and park its messages."""
+    """Marks a running workflow and all its rows as paused, and parks its messages."""
     workflow_id = made.workflow_id
     workflow = _live(connection, workflow_id, verb="pause")
     if workflow.status is WorkflowStatus.PAUSED:
@@ -31,7 +31,9 @@ def pause(connection: BaseDatabaseWrapper, made: Audit) -> WorkflowState:
 
 
 def resume(connection: BaseDatabaseWrapper, made: Audit) -> WorkflowState:
-    """Take the mark from a paused workflow and its rows, and give its messages back; a blocked one's stay parked."""
+    """Removes the mark from a paused workflow and its rows, and makes its messages due again; those of a blocked one
+    stay parked.
+    """
     workflow_id = made.workflow_id
     workflow = _live(connection, workflow_id, verb="resume")
     if workflow.status is WorkflowStatus.RUNNING:

@@ -1,4 +1,4 @@
-"""Redrive one dead letter: give it back to the pending, claimable state. It moves the row, or a refusal is raised."""
+"""Redrives dead letters: makes them pending and claimable again. Moves the row, or raises a refusal."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class _Redrive(Change[Redriven]):
         return moved.row_id, was_judged
 
     def _unreadable(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, fault: str) -> RedriveRefused:
-        """A row that can not be read is refused as such where no other gate speaks first."""
+        """An unreadable row is refused as such, unless another gate refuses first."""
         standing = redrives.standing(connection, workflow.id, run=workflow.run, ordinal=self.ordinal)
         if standing is None:
             return RowNotFound(workflow.id, self.ordinal)
@@ -116,13 +116,13 @@ def redrive(
     reason: str = "",
     request: uuid.UUID | None = None,
 ) -> Redriven:
-    """Give the dead letter of an activity in the current run back, due now.
+    """Makes the dead letter of an activity in the current run pending again, due now.
 
     Commits together: the row (pending, both budgets extended by a full one, attempts and errors kept), the audit row,
-    and a marker event in the history. Answers the row and whether it had been judged. Raises `RedriveRefused` (the
-    first gate that refuses speaks; before any of them `TransactionOpen`, inside a transaction of the caller's;
-    `StoreUnavailable` when the database did not answer), and `OptionInvalid` for a forced redrive without a reason.
-    `actor` is a user or a text. Under one `request` it is done once: again raises `AlreadyDone`.
+    and a marker event in the history. Returns the row and whether it was judged. Raises the `RedriveRefused` of
+    the first gate that refuses (before any of them `TransactionOpen`, inside a transaction of the caller's;
+    `StoreUnavailable` if the database did not answer), and `OptionInvalid` for a forced redrive without a reason.
+    `actor` is a user or a text. A second call with the same `request` raises `AlreadyDone`.
     """
     _check(mode, reason)
     return _one(
@@ -148,13 +148,13 @@ def redrive_many(
 ) -> list[Redriven | RedriveRefused]:
     """Redrive many dead letters, each in a transaction of its own; one outcome per row, refusals included.
 
-    `rows_or_filter`: outbox rows, pairs of workflow id and ordinal, or a `DeadLetterFilter`, which means the dead
-    letters that match it now; what fails anew meanwhile is left out. The rows come due at most `per_second` a second
-    (None: `REDRIVE_PER_SECOND`), the first at once. When the store can not be reached the rest is not tried: each of
-    them answers `StoreUnavailable`, which is raised if not even the rows that are meant can be read. Under one
-    `request` each row is redriven once: again answers `AlreadyDone`. Inside a transaction of the caller's it raises
-    `TransactionOpen` once, before anything is read: that says nothing about any row. Raises `OptionInvalid` for a
-    filter, a reason or an actor that no database takes.
+    `rows_or_filter`: outbox rows, pairs of workflow id and ordinal, or a `DeadLetterFilter`, which selects the dead
+    letters that match it now; rows that fail again meanwhile are left out. The rows come due at most `per_second` a
+    second (None: `REDRIVE_PER_SECOND`), the first at once. If the database cannot be reached, the rest is not tried:
+    the outcome of each is `StoreUnavailable`, which is raised if not even the rows can be read. With the same `request`
+    each row is redriven once; later outcomes are `AlreadyDone`. Inside a transaction of the caller's it raises
+    `TransactionOpen` once, before anything is read. Raises `OptionInvalid` for a filter, a reason or an actor that no
+    database accepts.
     """
     _check(mode, reason)
     actors.identify(actor)
@@ -185,9 +185,10 @@ def redrive_many(
 
 
 def preview_redrive(rows_or_filter: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE) -> RedrivePreview:
-    """Say what `redrive_many` would do now: how many would go, and how many would be refused, by code. Writes nothing.
+    """Returns what `redrive_many` would do now: how many it would redrive, and how many it would refuse, by code.
+    Writes nothing.
 
-    At most 10,000 rows are judged; `capped` says that there are more. The gates speak again at the redrive itself.
+    At most 10,000 rows are checked; `capped` says that there are more. The redrive itself checks the gates again.
     """
     answers, more = selecting.verdicts(
         rows_or_filter, transaction.reading, eligible=int(mode is not RedriveMode.FORCED), limit=PREVIEW_LIMIT
@@ -198,7 +199,7 @@ def preview_redrive(rows_or_filter: RowsOrFilter, *, mode: RedriveMode = Redrive
 
 
 def verdicts(rows: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE) -> list[str]:
-    """What `redrive_many` would say now of each of at most 10,000 rows, in order: `REDRIVABLE`, or the code of the
+    """The verdict of `redrive_many` on each of at most 10,000 rows now, in order: `REDRIVABLE`, or the code of the
     refusal. Writes nothing. Raises `StoreUnavailable`.
     """
     answers, _more = selecting.verdicts(

@@ -1,4 +1,4 @@
-"""Put payloads into the form that the codec writes today: under another key, or encrypted at all.
+"""Rewrites payloads in the form that the codec writes today: with another key, or encrypted at all.
 
 The one exception to "events never change": of an event, only the payload within its envelope is replaced, by the same
 payload. Digests are of the plain text, and stay.
@@ -39,11 +39,11 @@ _WORKFLOWS = 500
 
 
 def reencrypt(workflow_id: uuid.UUID, *, dry_run: bool = False) -> Reencrypted:
-    """Rewrite what the codec would write otherwise today, of one workflow, live or ended.
+    """Rewrites the payloads of one workflow, live or closed, that the codec would write differently today.
 
-    In pieces, each read without a lock and written in a transaction of its own under the workflow's lock; it may be
-    broken off and begun again at any point, and what is current already is left alone. A payload that cannot be read is
-    left as it is, and counted. With `dry_run` nothing is written.
+    In batches, each read without a lock and written in a transaction of its own under the workflow's lock; it may be
+    interrupted and repeated at any point, and payloads that are up to date are skipped. A payload that cannot be read
+    is left as it is, and counted. With `dry_run` nothing is written.
     """
     codec = settings.codec()
     single = transaction.reading(partial(workflows.look, ids=[workflow_id])).get(workflow_id)
@@ -92,7 +92,7 @@ def _replace(
 def _rewritten(
     codec: Codec, place: Place, workflow_id: uuid.UUID, piece: Sequence[Stored], *, single: bool
 ) -> tuple[list[tuple[Stored, str]], list[tuple[Stored, PayloadError]]]:
-    """What is to stand in the place of what, and what could not be read."""
+    """The replacements, and the payloads that could not be read."""
     texts: list[tuple[Stored, str]] = []
     unreadable: list[tuple[Stored, PayloadError]] = []
     for stored in piece:
@@ -154,7 +154,7 @@ def _envelope(codec: Codec, workflow_id: uuid.UUID, stored: Stored, single: bool
 
 
 def _failure(codec: Codec, workflow_id: uuid.UUID, stored: Stored, single: bool) -> str:  # noqa: FBT001 - as above
-    """What an error said, within a failure that stands by itself."""
+    """The texts of an error in a failure that is stored by itself."""
     text = _envelope(codec, workflow_id, replace(stored, text=f'{{"failure":{stored.text}}}', kind=""), single)
     return text.removeprefix('{"failure":').removesuffix("}")
 
@@ -175,14 +175,16 @@ Sealing = Callable[[Mapping[str, Any], Birthplace, Codec], Mapping[str, Any]]
 
 
 def _sealed(codec: Codec, data: Mapping[str, Any], born: Birthplace, seal: Sealing) -> dict[str, Any]:
-    """What errors said, sealed as the codec would today; what was stored in plain before there was a codec, too."""
+    """Texts of errors, sealed as the codec would today; including those stored in plain text before
+    there was a codec.
+    """
     text = data.get(SEALED)
     if isinstance(text, str):
         return {**data, SEALED: _renewed(codec, text, born)}
     if not settings.seals_failures:
         return dict(data)
     sealed = dict(seal(data, born, codec))
-    if SEALED not in sealed:  # it would not be kept: better in plain than lost
+    if SEALED not in sealed:  # its text would be lost: keep it in plain text instead
         raise _not_sealed(born)
     return sealed
 

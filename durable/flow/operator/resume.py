@@ -1,4 +1,4 @@
-"""Resume a paused workflow: it turns again, and its activities can be claimed."""
+"""Resumes a paused workflow: it is turned again, and its activities can be claimed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terminate a workflow from outside: it ends as cancelled, without its code being asked."""
+"""Terminates a workflow from outside: it ends as cancelled, without its code being asked."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ logger = get_logger("durable.flow")
 
 
 def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> WorkflowState:
-    """End a live workflow now. Its code does not run again; its activities are settled, and a worker that still runs
-    one learns it at its next renewal.
+    """Ends a live workflow now. Its code does not run again; its activities are settled, and a worker that is still
+    running one learns this at its next renewal.
 
-    Commits together: the closing event (with reason, actor and what was left unread), the status, the settled rows,
-    the audit row. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason,
+    Commits together: the closing event (with reason, actor and what was left unread), the status, the settled rows, the
+    audit row. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason,
     `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable` when somebody else has locked it.
     """
     reasons.demand(reason, of="terminating a workflow")

@@ -1,4 +1,4 @@
-"""Unblock a workflow: let its code try again behind its history."""
+"""Unblocks a workflow: its code is run against its history again."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ _BATCH = 100
 
 
 def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> WorkflowState:
-    """Take the mark from a blocked workflow and make it due. If its code still can not go on, it is blocked anew.
+    """Removes the mark from a blocked workflow and makes it due. If its code still cannot continue, it is blocked
+    again.
 
     Commits together: the event with actor and reason, the cleared mark, its messages given back, the audit row. Raises
-    `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, `TransactionOpen` inside a transaction of the
-    caller's, and `StoreUnavailable` when somebody else has locked it.
+    `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, `TransactionOpen` inside a transaction of the caller's,
+    and `StoreUnavailable` when somebody else has locked it.
     """
     reasons.check(reason)
     made = auditing.audit(StaffVerb.UNBLOCK, workflow_id, actor=actor, reason=reason)
@@ -75,10 +76,10 @@ class Offered:
 
 
 def after_deploy(version: str, *, left: frozenset[uuid.UUID] | None = None) -> Offered:
-    """Offer every workflow that other code had to block to this version of the code, once.
+    """Lets every workflow that was blocked under other code be tried once with this version of the code.
 
-    The mark stays until a turn succeeds. To be called at a worker's start, and again with what was `left` until nothing
-    is: a workflow that somebody else has locked is not waited for.
+    The mark stays until a turn succeeds. Call it at a worker's start, and again with those `left` until there are none:
+    it does not wait for locked workflows.
     """
     if left is not None:
         busy = _offer_some(sorted(left), version)
@@ -96,7 +97,7 @@ def after_deploy(version: str, *, left: frozenset[uuid.UUID] | None = None) -> O
 
 
 def _offer_some(ids: list[uuid.UUID], version: str) -> set[uuid.UUID]:
-    """Offer a batch; returns those that are left. One that meets a lock all the same leaves its whole batch."""
+    """Offers a batch; returns those that are left. If it still meets a lock, the whole batch is left."""
     try:
         return transaction.own(partial(_offer, ids, version))
     except DjangoDatabaseError as error:

@@ -1,4 +1,4 @@
-"""Which errors are worth another try. Specification A3 is the table; every retry in the product asks `classify`."""
+"""Which errors are retried. Specification A3 is the table; every retry in the product uses `classify`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Fault(Enum):
 
 
 PASSING = frozenset({"40001", "40P01", "55P03", "57014"})
-"""SQLSTATEs of faults that concern the rows of one transaction: the next one need not meet them."""
+"""SQLSTATEs of errors that concern the rows of one transaction, so that another transaction may not meet them."""
 
 _SESSION_ENDED = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04", "25006"})
 _LOCK_NOT_AVAILABLE = "55P03"
@@ -37,11 +37,11 @@ _DRIVERS = ("psycopg", "psycopg2", "sqlite3")
 
 
 def classify(error: BaseException) -> Fault:
-    """Says whether the transaction that ended with `error` is worth repeating, and on which connection.
+    """Returns whether the transaction that ended with `error` is worth repeating, and on which connection.
 
-    Drivers' errors are judged by their classes, subclasses included, whether Django has wrapped them or not. A
-    connection that is closed, lost or refused outranks any SQLSTATE that came with it. What is not known is permanent,
-    and so is an error of a handler's that raises when it is looked at.
+    Drivers' errors are classified by their classes, subclasses included, whether Django has wrapped them or not. If a
+    connection is closed, lost or refused, that decides, whatever SQLSTATE came with it. Unknown errors are permanent,
+    and so is an error of a handler that raises when it is inspected.
     """
     try:
         return _classified(error)
@@ -53,7 +53,7 @@ def _classified(error: BaseException) -> Fault:
     driver, original = origin(error)
     if isinstance(error, DjangoInterfaceError) or (driver and isinstance(original, driver.InterfaceError)):
         return Fault.NEW_CONNECTION
-    if driver is None:  # Django's own word, or nothing of a database
+    if driver is None:  # Django's own error, or none of a database
         return Fault.NEW_CONNECTION if isinstance(original, DjangoOperationalError) else Fault.PERMANENT
     return (
         _classify_sqlite(driver, original)
@@ -70,16 +70,16 @@ def _classify_server(driver: Any, error: BaseException) -> Fault:
         return Fault.NEW_CONNECTION if isinstance(error, driver.OperationalError) else Fault.PERMANENT
     severity = getattr(getattr(error, "diag", None), "severity_nonlocalized", None)
     if severity in _LAST_WORDS or state in _SESSION_ENDED or state.startswith("08"):
-        return Fault.NEW_CONNECTION  # the server has ended the session with it, or said that it is of no use
+        return Fault.NEW_CONNECTION  # the server has ended the session with it, or said that it cannot be used
     return Fault.RETRYABLE if state in PASSING or state.startswith("53") else Fault.PERMANENT
 
 
 def origin(error: BaseException) -> tuple[Any, BaseException]:
-    """Returns the driver (its module, None for no driver's error) and the error that tells most: the driver's own one
-    where Django has wrapped it.
+    """Returns the driver (its module, None if it is not a driver's error) and the most specific error: the driver's own
+    if Django has wrapped it.
     """
     if driver := _driver_of(error):
-        return driver, error  # what the driver names as its cause, an OSError say, tells less
+        return driver, error  # the driver's own cause, such as an OSError, is less specific
     cause = error.__cause__
     if isinstance(error, DjangoDatabaseError) and cause is not None and (driver := _driver_of(cause)):
         return driver, cause
@@ -93,7 +93,7 @@ def sqlstate(error: BaseException) -> str | None:
 
 
 def meets_lock(error: BaseException) -> bool:
-    """Whether somebody else held a lock that did not come in time, which says nothing about the server."""
+    """Whether a lock was not granted in time, which says nothing about the server."""
     try:
         return sqlstate(origin(error)[1]) == _LOCK_NOT_AVAILABLE
     except BaseException:  # noqa: BLE001 - as in `classify`
@@ -101,23 +101,21 @@ def meets_lock(error: BaseException) -> bool:
 
 
 def forbids_writing(error: BaseException) -> bool:
-    """Whether the error says that the session may not write where it wanted to: by its role or its mode, or because it
-    does not find the table.
-    """
+    """Whether the session may not write: because of its role or its mode, or because it does not find the table."""
     original = origin(error)[1]
     code: int | None = getattr(original, "sqlite_errorcode", None)
     return sqlstate(original) in _FORBIDDEN or (code is not None and code & 0xFF == _SQLITE_READONLY)
 
 
 def is_empty_pool(error: BaseException) -> bool:
-    """Whether the error says that a pool of connections had none to give."""
+    """Whether the error says that a connection pool was exhausted."""
     pool: Any = sys.modules.get("psycopg_pool")
     return pool is not None and isinstance(origin(error)[1], pool.PoolTimeout | pool.TooManyRequests)
 
 
 def _driver_of(error: BaseException) -> Any:
     """Returns the module of the driver that raises errors of this class. An error can only come from one that is
-    loaded, so none is imported for the question.
+    loaded, so nothing is imported here.
     """
     for name in _DRIVERS:
         driver: Any = sys.modules.get(name)

@@ -1,4 +1,4 @@
-"""Lending a transaction of ours to user code, and having it back as it was. No `atomic` in here."""
+"""Lends a transaction of ours to user code, and checks it afterwards. No `atomic` in here."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _LIBPQ = {0: Session.NONE, 1: Session.OPEN, 2: Session.OPEN, 3: Session.ABORTED}
 
 
 def session(connection: BaseDatabaseWrapper) -> Session:
-    """How a connection stands. Django counts only the transactions that were begun through it: a `BEGIN` through a
-    cursor is seen by the driver alone. Of other databases than ours it is Django that is asked.
+    """The transaction state of a connection. Django knows only transactions that were begun through it; only the driver
+    sees a `BEGIN` through a cursor. For other databases than ours, Django decides.
     """
     wrapper: Any = connection
     raw = wrapper.connection
@@ -49,10 +49,10 @@ def session(connection: BaseDatabaseWrapper) -> Session:
 
 
 def lent(connection: BaseDatabaseWrapper, work: Callable[[], T], *, to: str) -> T:
-    """Let user code (`to`) work inside this transaction of ours, and have it back as it was lent.
+    """Lets user code (`to`) work inside this transaction of ours, and restores its state afterwards.
 
-    Blocks that it entered and did not leave are taken off, so that what ends next is this transaction and not one of
-    its savepoints. Raises `TransactionSpoilt` when what it did can not be committed together with what follows.
+    Blocks that the code entered and did not leave are removed, so that the next end is that of this transaction and not
+    of a savepoint. Raises `TransactionSpoilt` if its writes cannot be committed together with ours.
     """
     django: Any = connection
     depth, blocks = len(django.savepoint_ids), len(django.atomic_blocks)
@@ -71,10 +71,10 @@ def lent(connection: BaseDatabaseWrapper, work: Callable[[], T], *, to: str) -> 
 
 @contextmanager
 def had_back(connection: BaseDatabaseWrapper, *, of: str) -> Iterator[None]:
-    """Write in a transaction that was lent to user code (`of`), and was ours to write in before.
+    """Writes in a transaction after user code (`of`) has used it.
 
-    Raises `TransactionSpoilt` where the server refuses that now, since user code has changed the role, the search path
-    or the mode of the transaction: delivering it again would end the same.
+    Raises `TransactionSpoilt` if the server refuses that because user code has changed the role, the search path or the
+    mode of the transaction: delivering it again would have the same result.
     """
     try:
         yield
@@ -85,14 +85,14 @@ def had_back(connection: BaseDatabaseWrapper, *, of: str) -> Iterator[None]:
 
 
 def _is_standby(connection: BaseDatabaseWrapper) -> bool:
-    """Whether the server has said that nobody writes there. Asks nothing."""
+    """Whether the server has said that writing is not allowed. Sends no statement."""
     raw: Any = connection.connection
     return connection.vendor == "postgresql" and raw.info.parameter_status("in_hot_standby") == "on"
 
 
 def _spoilt(connection: BaseDatabaseWrapper) -> str:
-    """What user code did to the transaction that it was lent, in words; empty when all is well, or when the server is
-    gone, which is nobody's fault and is said by the next statement.
+    """What user code did to the transaction, in words; empty if all is well, or if the server is gone, which the next
+    statement will report.
     """
     if connection.closed_in_transaction:
         return "closed the database connection"

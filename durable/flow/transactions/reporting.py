@@ -1,7 +1,7 @@
-"""What log lines and signals say of a change, in the transaction that makes it: they leave after its commit.
+"""Log lines and signals about a change, sent in the transaction that makes it, and emitted after its commit.
 
-Each failure is one line at ERROR. That of an activity is said when the activity has failed; a workflow that ends by
-nothing else than that says so at WARNING. No `atomic` in here.
+Each failure is one line at ERROR. That of an activity is logged when the activity fails; a workflow that ends only
+because of that logs a WARNING. No `atomic` in here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def attempt_failed(ending: RetryLater) -> None:
 
 
 def activity_failed(ending: Failed) -> None:
-    """An activity has failed for good, by its own verdict or by its last attempt; its workflow is told."""
+    """An activity has failed for good, by its own decision or in its last attempt; its workflow gets the failure."""
     claim, failure = ending.claim, ending.failure
     logger.error(
         "activity.failed",
@@ -103,7 +103,7 @@ def delivery_failed(row: LockedRow, cause: Cause, *, worker: str, error: Failure
 
 
 def dead_lettered(death: Death, *, delivered: bool) -> None:
-    """An activity is a dead letter: it waits for staff, or its workflow was told (`delivered`)."""
+    """An activity is a dead letter: it waits for staff, or its workflow has got the failure (`delivered`)."""
     row, workflow, error = death.row, death.workflow, death.error
     failure = error or Failure("DeliveryFailed", death.cause.value.replace("_", " "))
     logger.error(
@@ -145,7 +145,9 @@ def closed(
     reason: str = "",
     error: BaseException | None = None,
 ) -> None:
-    """A workflow has ended. Failures are logged, but for single activities: those were logged as the activity's."""
+    """A workflow has ended. Failures are logged, except those of single activities, which were logged
+    for the activity.
+    """
     ended_by = failure or Failure("", "")
     if not workflow.single:
         _log_end(workflow, status, ended_by, error)
@@ -176,7 +178,7 @@ def _log_end(workflow: LockedWorkflow, status: WorkflowStatus, failure: Failure,
 
 
 def blocked(workflow: LockedWorkflow, reason: str, error: BaseException | None = None) -> None:
-    """A workflow cannot go on after its history. One that was marked before, and was tried again, is only logged."""
+    """A workflow is blocked. If it was blocked before and was only tried again, this is just logged."""
     logger.error(
         "workflow.blocked",
         workflow=str(workflow.id),
@@ -198,8 +200,8 @@ def blocked(workflow: LockedWorkflow, reason: str, error: BaseException | None =
 
 
 def _is_of_activities(error: BaseException) -> bool:
-    """Whether activities that failed, and were reported, are all that this error says: one, a group of them, or an
-    error that was raised from one.
+    """Whether the only cause of this error is a failed activity, which was reported: it is one, a group of them, or was
+    raised from one.
     """
     is_of_activity = False
     waiting = [error]
@@ -221,8 +223,8 @@ def _is_of_activities(error: BaseException) -> bool:
 
 
 def _error_or(raised: BaseException | None, activity: str, ordinal: int, failure: Failure) -> BaseException:
-    """The error, or what stands for one that another process, or nobody, has raised. It is not touched here: its text
-    is code of the user's, which could use this transaction.
+    """The exception, or a stand-in if another process, or nobody, has raised one. It is not rendered here, since that
+    runs the user's code, which could use this transaction.
     """
     return (
         raised
@@ -240,7 +242,7 @@ def _of_failure(failure: Failure | None) -> dict[str, str]:
 
 
 def of_claim(claim: Claim) -> dict[str, Any]:
-    """The fields that every line about a delivery is bound with."""
+    """The fields of every line about a delivery."""
     return {
         "workflow": str(claim.workflow_id),
         "run": claim.run,

@@ -49,13 +49,13 @@ def engine_connection() -> BaseDatabaseWrapper:
 
 
 def keep_out_of_the_pool() -> None:
-    """On a thread of the engine's own: from here on it has a connection of its own, outside the host's pool."""
+    """On a thread of the engine's own: from now on it has its own connection, outside the project's pool."""
     unpooled.keep_out(settings.database_alias)
 
 
 def store_is_away(error: BaseException) -> bool:
-    """Whether what comes next would meet the same error: the connection or the server is gone, full, or (SQLite) locked
-    as a whole. A lock on one row, a deadlock, or an error in one row's data says nothing about the next row.
+    """Whether the next statement would meet the same error: the connection or the server is gone, full, or (SQLite)
+    locked as a whole. A lock on one row, a deadlock, or an error in one row's data does not affect the next row.
     """
     fault = classify(error)
     if fault is not Fault.RETRYABLE:
@@ -64,14 +64,14 @@ def store_is_away(error: BaseException) -> bool:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether it may succeed when it is tried again, sooner or later."""
+    """Whether a later retry may succeed."""
     return classify(error) is not Fault.PERMANENT
 
 
 @contextmanager
 def short_waits(wait: str) -> Iterator[None]:
-    """Let the transactions of this block wait for a lock no longer than `wait` ("20ms"). On SQLite the host's busy
-    timeout bounds the wait.
+    """Limits lock waits of the transactions in this block to `wait` ("20ms"). On SQLite the project's busy timeout
+    limits them.
     """
     with sql.waiting(wait):
         yield
@@ -94,12 +94,12 @@ def own(
     waits: Waits = Waits.BOUNDED,
     in_doubt: Unsaid | None = None,
 ) -> T:
-    """Run `body` in a transaction of our own and answer what it answers, after the commit.
+    """Runs `body` in a transaction of our own and returns its result after the commit.
 
-    It never nests in another transaction, begins IMMEDIATE on SQLite, bounds its lock waits, and is repeated as a whole
-    on the retryable errors, on a new connection where the old one is gone. `body` must fix its ids before the first
-    try, so that a try that committed without saying so is recognised. Lines and signals of the body leave after the
-    commit, those of a try that failed never; `in_doubt` gets those of a try whose commit did not say how it went.
+    It never nests in another transaction, begins with IMMEDIATE on SQLite, bounds its lock waits, and is repeated as a
+    whole on the retryable errors, on a new connection if the old one is gone. `body` must fix its ids before the first
+    try, so that a try whose commit succeeded without a reply is recognised. Lines and signals of the body are emitted
+    after the commit, those of a failed try never; `in_doubt` gets those of a try whose commit has an unknown outcome.
     """
     return retried(partial(_once, body, waits, in_doubt), patience=patience)
 
@@ -123,10 +123,10 @@ def _once(body: Callable[[BaseDatabaseWrapper], T], waits: Waits, in_doubt: Unsa
 
 
 def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) -> T:
-    """Run a body that begins and ends transactions of its own, and repeat it as a whole on the retryable errors.
+    """Runs a body that begins and ends its own transactions, and repeats it as a whole on the retryable errors.
 
-    A connection that is gone is closed, whether or not there is another try. Inside an open transaction (a test's)
-    nothing is repeated.
+    A lost connection is closed, whether or not there is another try. Inside an open transaction (a test's) nothing is
+    repeated.
     """
     connection = engine_connection()
     tried = locked = 0
@@ -148,7 +148,7 @@ def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) ->
 
 
 class InDoubt(Protocol[Made_co]):
-    """A change that knows its own commit again."""
+    """A change that can recognise its own commit."""
 
     unconfirmed: str
 
@@ -156,12 +156,12 @@ class InDoubt(Protocol[Made_co]):
 
     def find(self, connection: BaseDatabaseWrapper) -> Made_co | None: ...
 
-    # `find` takes the locks that `body` takes first, and clears `unconfirmed` when it is sure that nothing was made.
+    # `find` first takes the same locks as `body`, and clears `unconfirmed` when it is certain that nothing was made.
 
 
 def verb(body: Callable[[BaseDatabaseWrapper], T]) -> T:
-    """Run an operator's change as `own` does. Raises `StoreUnavailable` when somebody else's lock kept it from being
-    made, after two seconds; what else the database raises passes.
+    """Runs an operator's change as `own` does. Raises `StoreUnavailable` after two seconds if another session's lock
+    prevents it; other database errors are raised unchanged.
     """
     doubts: list[None] = []
 
@@ -179,9 +179,9 @@ def verb(body: Callable[[BaseDatabaseWrapper], T]) -> T:
 
 
 def certain(change: InDoubt[Made_co]) -> Made_co:
-    """Run `change.body` as `own` does; if the last try failed too, answer what it made after all, or raise
-    `StoreUnavailable`, which says whether nothing was changed or even that can not be known, and whether it was for
-    somebody else's lock.
+    """Runs `change.body` as `own` does. If the last try failed too, returns what it has made after all, or raises
+    `StoreUnavailable`, which says whether nothing was changed or the outcome is unknown, and whether the cause was
+    another session's lock.
     """
     try:
         return own(change.body, patience=Patience.BRIEF)
@@ -199,8 +199,8 @@ def certain(change: InDoubt[Made_co]) -> Made_co:
 
 
 def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:
-    """Run a body that only reads, outside any transaction of ours, once more on a new connection if the old one is
-    gone.
+    """Runs a body that only reads, outside any transaction of ours, and once more on a new connection if the old one is
+    lost.
     """
     connection = engine_connection()
     try:
@@ -213,8 +213,8 @@ def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:
 
 
 def ahead_of_the_lock(body: Callable[[BaseDatabaseWrapper], T]) -> T | None:
-    """Run a body that only reads before `joined` takes the one lock that SQLite has for all who write. None, without
-    running it, where there is no such lock, or where the caller's transaction may hold it already.
+    """Runs a body that only reads, before `joined` takes SQLite's single write lock. Returns None without running it if
+    there is no such lock, or if the caller's transaction may already hold it.
     """
     connection = engine_connection()
     if not sql.has_one_writer(connection) or connection.in_atomic_block or not connection.get_autocommit():
@@ -223,9 +223,9 @@ def ahead_of_the_lock(body: Callable[[BaseDatabaseWrapper], T]) -> T | None:
 
 
 def joined(body: Callable[[BaseDatabaseWrapper], T]) -> T:
-    """Run a body that writes with one statement on PostgreSQL in the caller's transaction, or by itself if there is
-    none. Never retried: the error passes to the caller, untouched. What it wrote goes when the caller rolls back, and
-    so do its lines and signals, which leave after the caller's commit.
+    """Runs a body that writes (one statement on PostgreSQL) in the caller's transaction, or by itself if there is none.
+    Never retried: errors are raised unchanged. Its lines and signals are emitted after the caller's commit; if the
+    caller rolls back, they are dropped with the writes.
     """
     connection = engine_connection()
     if connection.vendor != "postgresql":
@@ -237,7 +237,9 @@ def joined(body: Callable[[BaseDatabaseWrapper], T]) -> T:
 
 
 def joined_steps(body: Callable[[BaseDatabaseWrapper], T]) -> T:
-    """The same for a body of several statements: a caller who catches the error of one must not keep the others."""
+    """The same for a body of several statements: if the caller catches the error of one, the others are rolled back,
+    too.
+    """
     connection = engine_connection()
     with holding() as held:
         if connection.in_atomic_block:
@@ -251,9 +253,9 @@ def joined_steps(body: Callable[[BaseDatabaseWrapper], T]) -> T:
 
 
 def joined_bounded(body: Callable[[BaseDatabaseWrapper], T]) -> T:
-    """The same for a body that waits for locks. Where the caller has a transaction, its own `lock_timeout` holds, and
-    the error passes. Where there is none, the body waits as a transaction of ours does, and raises `StoreUnavailable`
-    when somebody else's lock does not come.
+    """The same for a body that waits for locks. In a transaction of the caller's, its own `lock_timeout` applies, and
+    the error is raised unchanged. Without one, the body waits as a transaction of ours does, and raises
+    `StoreUnavailable` if a lock is not granted.
     """
     connection = engine_connection()
     try:
@@ -279,8 +281,8 @@ def joined_bounded(body: Callable[[BaseDatabaseWrapper], T]) -> T:
 
 
 def demand_none(connection: BaseDatabaseWrapper | None = None) -> None:
-    """Raise `TransactionOpen` if somebody's transaction is open on this connection (None: the engine's), however it was
-    begun: what is committed in there is committed only when, and if, its owner commits. Asks nothing of the server.
+    """Raises `TransactionOpen` if a transaction is open on this connection (None: the engine's), however it was begun:
+    changes in it would only be committed if and when its owner commits. Does not query the server.
 
     The transaction in which Django's `TestCase` wraps a test does not count.
     """
@@ -297,16 +299,16 @@ def demand_none(connection: BaseDatabaseWrapper | None = None) -> None:
 
 @contextmanager
 def begin(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """One transaction of our own, IMMEDIATE on SQLite. Raises `TransactionOpen` where it would nest in a caller's."""
+    """One transaction of our own, IMMEDIATE on SQLite. Raises `TransactionOpen` if it would nest in a caller's."""
     demand_none(connection)
     with _immediate(connection), transaction.atomic(using=connection.alias, durable=True):
         yield
 
 
 def bound_waits(connection: BaseDatabaseWrapper) -> None:
-    """From here on, let a lock that does not come within a second end the transaction with a retryable error.
+    """From now on, a lock that is not granted within a second ends the transaction with a retryable error.
 
-    On SQLite the wait is at BEGIN, and the host's busy timeout bounds it.
+    On SQLite the wait is at BEGIN, and the project's busy timeout limits it.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -316,13 +318,13 @@ def bound_waits(connection: BaseDatabaseWrapper) -> None:
 
 @contextmanager
 def _immediate(connection: BaseDatabaseWrapper) -> Iterator[None]:
-    """Make the next BEGIN on SQLite take the write lock at once, whatever the host's settings say: a transaction that
-    begins by reading and then writes can not wait for the lock, it fails.
+    """Makes the next BEGIN on SQLite take the write lock at once, whatever the project's settings say: a transaction
+    that reads first and then writes cannot wait for the lock, but fails.
     """
     if connection.vendor != "sqlite":
         yield
         return
-    # The mode belongs to the open connection: there is none before, and connecting later would put it back.
+    # The mode belongs to the open connection, so connect first: connecting later would reset it.
     connection.ensure_connection()
     sqlite: Any = connection
     before = sqlite.transaction_mode

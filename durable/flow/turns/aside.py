@@ -1,4 +1,4 @@
-"""Workflows whose turn met somebody else's lock: passed over for a while, so that no other waits for them."""
+"""Workflows whose turn met another session's lock: skipped for a while, so that no other waits for them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class _Place:
 
 
 class Aside:
-    """What the turns of one process pass over for now. Kept for all of them, on the turn thread."""
+    """The workflows that the turns of one process skip for now. Kept on the turn thread."""
 
     def __init__(self) -> None:
         self._places: dict[uuid.UUID, _Place] = {}
 
     def put(self, owner: uuid.UUID) -> None:
-        """Pass it over for `ASIDE_FOR` seconds, and twice as long each time that it comes back to the same end: finding
-        out costs a wait for the lock, and a batch that is turned one by one. Those that are put aside at about the same
-        time come back together, into one batch.
+        """Skips it for `ASIDE_FOR` seconds, and twice as long each time that it meets a lock again: finding out costs a
+        wait for the lock, and a batch that is turned one by one. Those that are put aside at about the same time come
+        back together, into one batch.
         """
         former = self._places.get(owner)
         times = 0 if former is None else min(former.times + 1, _DOUBLED)
@@ -41,7 +41,7 @@ class Aside:
         self._places[owner] = _Place(until + (-until % span if span else 0.0), times)
 
     def pass_over(self, owners: Iterable[uuid.UUID]) -> None:
-        """Pass over for `ASIDE_FOR` seconds what somebody else holds, which has cost no wait."""
+        """Skips locked workflows, which were found without a wait, for `ASIDE_FOR` seconds."""
         until = time.monotonic() + ASIDE_FOR
         for owner in owners:
             self._places.setdefault(owner, _Place(until, 0)).until = until
@@ -52,7 +52,7 @@ class Aside:
         return {owner for owner, place in list(self._places.items()) if place.until > now}
 
     def last(self, owners: Iterable[uuid.UUID]) -> list[uuid.UUID]:
-        """In the same order, but those that were put aside before come last."""
+        """The same, with those that were put aside before at the end."""
         return sorted(owners, key=lambda owner: owner in self._places)
 
     def left_out(self) -> set[uuid.UUID]:

@@ -1,7 +1,8 @@
-"""Who gets the next turns: what has begun before what has not, what is in memory before what would have to be replayed.
+"""Which workflows get the next turns: those that have begun before new ones, those in memory before those to be
+replayed.
 
-A workflow costs least while it is in memory. So those that are there go on, and leave, before others come in; all are
-bounded, so that nothing starves. In each batch, in this order:
+A workflow costs least while it is in memory. So workflows in memory continue, and end, before others come in; all
+shares are bounded, so that nothing starves. In each batch, in this order:
 
 1. up to half of it: starts that have waited for `START_WAIT_FOR`;
 2. a few that would have to be replayed (`COLD_SHARE`): a signal for a sleeping workflow is not the last to come;
@@ -9,8 +10,8 @@ bounded, so that nothing starves. In each batch, in this order:
 4. what has begun and would have to be replayed, then the rest of 1, then starts. Of what was not overtaken for so long,
    only as many as there is room for in memory beside the ones at work, or slots that nothing is there for.
 
-Beside other workers, what would have to be replayed is left for a moment to whoever has it in memory: one that replays
-what another has works for nothing.
+If there are other workers, workflows that would have to be replayed are left for a moment to the worker that may have
+them in memory, whose replay would be wasted.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ from durable.store.runs import due
 from durable.store.runs.due import Due
 
 OVERTAKEN_FOR = 30.0
-"""Seconds after which one place is for what would have to be replayed in the smallest batch, too."""
+"""Seconds after which even the smallest batch has one place for a workflow that would have to be replayed."""
 
 COLD_SHARE = 20
-"""One of so many places of a batch is for what would have to be replayed and has waited longest, however much is due
-that is in memory. No more than that: where all of memory is at work, each costs a replay and leaves nothing there.
+"""One in this many places of a batch is for the longest-waiting workflows that would have to be replayed, however much
+is due in memory. Not more: if all of memory is busy, each costs a replay that is not kept.
 """
 
 ASK_FOR_ALL = 16
-"""Where looks do not reach what is in memory, every so manieth asks for all of that, the others only for those for
-which this process has just acknowledged something.
+"""If looks do not reach the workflows in memory, every n-th look queries all of those, the others only those for which
+this process has just acknowledged something.
 """
 
 HINTS = 4_096
-"""So many of those are known at most; the oldest are forgotten, and found by a look for all."""
+"""How many of those are kept at most; the oldest are dropped, and found by a look for all."""
 
 WIDE = 4
 """How many times as many messages as there are places in a batch are looked at: several may be for one workflow."""
@@ -55,7 +56,7 @@ to a few of them, or to workflows that have not begun.
 """
 
 LEFT_FOR = 0.1
-"""Seconds for which what has to be replayed is left to whoever may have it in memory."""
+"""Seconds for which a workflow that has to be replayed is left to the worker that may have it in memory."""
 
 LEFT_BESIDE_OTHERS_FOR = 0.3
 """The same, in a batch that has something else to do."""
@@ -79,7 +80,7 @@ class Hints:
         self._owners.append(owner)
 
     def forget(self) -> None:
-        """A look has just met all that is due."""
+        """A look has just found everything that is due."""
         self._owners.clear()
 
     def take(self, cache: Cache, *, limit: int) -> list[uuid.UUID]:
@@ -97,8 +98,8 @@ class Hints:
 
 @dataclass(slots=True)
 class Choice:
-    """Candidates in the order of their turns, each with the seconds for which it has waited. So many were `held` until
-    there is room.
+    """Candidates in the order of their turns, each with the seconds for which it has waited. `held` counts those that
+    wait until there is room.
     """
 
     waited: dict[uuid.UUID, float]
@@ -107,9 +108,9 @@ class Choice:
     hides: bool = False
     """Whether there may be more that is due than the look has met."""
     missed: set[uuid.UUID] = field(default_factory=set)
-    """Those of the candidates that somebody else holds."""
+    """The candidates that another session has locked."""
     uncounted: set[uuid.UUID] = field(default_factory=set)
-    """Those whose code has overrun, and which somebody else held when that was to be written."""
+    """Those whose code has overrun, and which were locked when that was to be written."""
     left: set[uuid.UUID] = field(default_factory=set)
 
     def leave(self, cold: list[uuid.UUID], *, of: int) -> set[uuid.UUID]:
@@ -126,7 +127,7 @@ class Choice:
 
 @dataclass(slots=True)
 class _Candidates:
-    """Who is due, each with the seconds for which it has waited, who has waited longest first."""
+    """Workflows with due messages or timers, each with the seconds for which it has waited, the longest first."""
 
     warm: dict[uuid.UUID, float]
     cold: dict[uuid.UUID, float]
@@ -145,17 +146,17 @@ def choose(
     hints: Hints | None = None,
     left_out: Collection[uuid.UUID] = (),
 ) -> Choice:
-    """Twice as many as a batch has, so that what others hold does not hide the rest. Alone, a worker leaves nothing to
-    others. Under a frozen clock no wait would end, so nothing is left either. Those that are `left_out` are not looked
-    at, however much is due for them.
+    """Twice as many as a batch has, so that locked ones do not hide the rest. A worker that is alone leaves nothing to
+    others. Under a frozen clock no wait would end, so nothing is left either. Those in `left_out` are skipped, however
+    much is due for them.
 
     One statement; one more where more is due than it looks at and too little of it is in memory; up to two more where
     what is due belongs to very few.
     """
     leaves = company is Company.OTHERS and cache.max_count > 0 and not clock.is_frozen()
     candidates = _look(connection, cache, queues, limit, hints, left_out)
-    # For as many as there is room for beside those at work, or as there are slots without work; where nothing is kept,
-    # nothing is gained by waiting.
+    # As many as fit beside those at work, or as there are idle slots; if nothing is kept in memory,
+    # waiting gains nothing.
     room = max(idle, cache.room) if cache.max_count else limit * 2
     chosen = _in_order(candidates, limit, room, settings.start_wait_for.total_seconds())
     held = (

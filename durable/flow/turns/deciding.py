@@ -1,4 +1,4 @@
-"""What one batch of workflows comes to: their code runs on what was read, and nothing is written. No `atomic` in here.
+"""The plans of a batch of workflows: their code runs on what was read, and nothing is written. No `atomic` in here.
 
 Where this happens before the transaction that writes, a plan counts only if, under the lock, the workflow's row and the
 messages that the plan consumes are as they were read.
@@ -35,9 +35,9 @@ _NOTHING: Final = Inbox()
 def decide(
     read: Read, candidates: Sequence[uuid.UUID], batch: Batch, note: Notes, *, until: float
 ) -> dict[uuid.UUID, Plan]:
-    """The plans of those that may turn, in the order of the candidates; one of them is decided even when the time is
-    up, however slow the machine is. Who has no plan stays due: its history has gone on, or nothing of what waits for it
-    was read. What is said meanwhile is kept with the plan.
+    """The plans of those that may turn, in the order of the candidates; at least one, even if the time is up, so that
+    slow machines make progress. A workflow without a plan stays due: its history has changed, or none of its messages
+    were read. Lines and signals are kept with the plan.
     """
     plans: dict[uuid.UUID, Plan] = {}
     unknown: list[LockedWorkflow] = []
@@ -65,7 +65,7 @@ def decide(
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """What was decided before the lock was taken, and on what."""
+    """What was decided before the lock, and the rows on which it was based."""
 
     read: Read
     plans: Mapping[uuid.UUID, Plan]
@@ -92,7 +92,7 @@ def _decide(plan: Plan, due: Inbox, batch: Batch, note: Notes, until: float) -> 
     start = next((message for message in due.messages if message.kind is MessageKind.START), None)
     if start is not None and start.due > plan.at:
         feeding.await_start(plan, start, due.messages)
-        # The code has not been tried: the mark of a blocked one that a deploy has offered to it stays until it was.
+        # The code has not been tried, so a blocked workflow that was offered to it keeps its mark.
         plan.unknown = bool(plan.workflow.blocked_reason) and plan.closing is None
         return plan
     batch.ran.add(owner)
@@ -118,9 +118,9 @@ def _decide(plan: Plan, due: Inbox, batch: Batch, note: Notes, until: float) -> 
 
 
 def _judge_unknown(plan: Plan, due: Sequence[DueMessage], begun: datetime, timer: datetime | None) -> Plan:
-    """No code of this type is known here: wait for a deploy to bring it, and show it to staff when it does not.
+    """No code of this type is known here: wait for a deploy that brings it, then show it to staff.
 
-    It has waited since its first message or timer came, not since it was last looked at, and not before its start.
+    The wait counts from its first message or timer, not from the last look, and not before its start.
     """
     since = max(begun, min([message.created_at for message in due], default=timer or plan.at))
     if plan.at - since >= settings.unknown_handler_for:

@@ -1,4 +1,4 @@
-"""Feeding what is due to a workflow's code: messages and timers in the order of their moments, one activation each."""
+"""Feeds what is due to a workflow's code: messages and timers in the order of their times, one activation each."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def feed(
     room: Room,
     has_time: Callable[[], bool],
 ) -> None:
-    """Feed everything that is read of what is due at `plan.at`, until the workflow ends, the time is up, or the code
-    can not go on.
+    """Feeds everything read that is due at `plan.at`, until the workflow ends, the time is up, or the code cannot
+    continue.
 
-    Each activation is planned when it has succeeded; what the code can not go on behind, or overran in, stays due.
+    Each activation is planned when it has succeeded; an event that blocks the code, or in which it overran, stays due.
     `started` is the workflow's first event, if its message has not been consumed yet. A history without room for
     signals takes everything else; one that is full takes a request to cancel, and ends when its time is up.
     """
@@ -90,14 +90,14 @@ def _start_first(message: DueMessage) -> bool:
 
 
 def _cancel_first(message: DueMessage) -> bool:
-    """What has filled the history must not stand between a full one and its end."""
+    """Messages that filled the history must not keep a full one from ending."""
     return message.kind is not MessageKind.CANCEL
 
 
 def _last(
     plan: Plan, execution: Execution, waiting: deque[DueMessage], started: Event | None
 ) -> tuple[Event | None, DueMessage | None]:
-    """What a history takes that has no room for anything else: the end of its time, or a request to cancel."""
+    """What a full history still takes: the end of its time, or a request to cancel."""
     deadline = plan.workflow.deadline_at
     if deadline is not None and deadline <= plan.at:
         plan.closing = Closing(EventType.WORKFLOW_TIMED_OUT, WorkflowStatus.TIMED_OUT, {})
@@ -109,7 +109,7 @@ def _last(
 
 
 def _must_wait_for_something(plan: Plan, execution: Execution, room: Room) -> None:
-    """Block a workflow that nothing but a signal could get on, if its history takes none: staff have to see it."""
+    """Blocks a workflow that only a signal could move forward, if its history takes none, so that staff see it."""
     if (
         plan.full
         and plan.closing is None
@@ -122,8 +122,8 @@ def _must_wait_for_something(plan: Plan, execution: Execution, room: Room) -> No
 
 
 def await_start(plan: Plan, start: DueMessage, due: Sequence[DueMessage]) -> None:
-    """Plan nothing but patience for a workflow that is to start later: what came early waits for its start. A request
-    to cancel does not: the workflow ends without its code having run.
+    """Plans only the wait for a workflow that starts later: early messages wait for its start. A request to cancel does
+    not wait: the workflow ends without its code having run.
     """
     for message in due:
         if message.kind is MessageKind.CANCEL and message is not start:
@@ -135,7 +135,7 @@ def await_start(plan: Plan, start: DueMessage, due: Sequence[DueMessage]) -> Non
 
 
 def block(plan: Plan, error: WorkflowBlocked) -> None:
-    """Plan the mark. What the same workflow did in this turn before it could not go on stays planned."""
+    """Plans the block. What the same workflow did earlier in this turn stays planned."""
     plan.execution = None
     plan.blocked, plan.blocked_by = error.reason, type_name(type(error))
     if not plan.workflow.blocked_reason:
@@ -147,7 +147,7 @@ def block(plan: Plan, error: WorkflowBlocked) -> None:
 def _next(
     plan: Plan, execution: Execution, waiting: deque[DueMessage], started: Event | None
 ) -> tuple[Event | None, DueMessage | None]:
-    """What comes next in time: a message, a timer, or the deadline. At one moment, timers come before messages and the
+    """What comes next in time: a message, a timer, or the deadline. At equal times, timers come before messages and the
     deadline comes last. A message that is only consumed has no event.
     """
     message = waiting[0] if waiting else None
@@ -196,5 +196,7 @@ def _event(plan: Plan, execution: Execution, message: DueMessage, started: Event
 
 
 def _moment(plan: Plan, execution: Execution, due: datetime) -> datetime:
-    """Workflow time never runs backwards: the latest of what was, the database's time, and the timer's own moment."""
+    """Workflow time never goes backwards: the latest of the previous time, the database's time, and the timer's own
+    time.
+    """
     return max(plan.at, due, execution.now or plan.at)

@@ -1,4 +1,4 @@
-"""Keeping a full history able to end: whoever asks a workflow to cancel is heard. No `atomic` in here."""
+"""Makes sure that a workflow with a full history can end: a request to cancel is always read. No `atomic` in here."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def is_full(workflow: LockedWorkflow) -> bool:
 
 
 def offer(connection: BaseDatabaseWrapper, waiting: Sequence[LockedWorkflow], at: datetime) -> set[uuid.UUID]:
-    """Let the code of (locked) workflows with a full history go on for its end: somebody has just asked it to cancel,
-    or its time is up. Returns which. Once for each request: if it is blocked again, the request is parked.
+    """Lets the code of (locked) workflows with a full history run to its end, after a request to cancel or when its
+    time is up. Returns which. Once for each request: if the workflow is blocked again, the request is parked.
     """
     full = [workflow for workflow in waiting if workflow.status is WorkflowStatus.RUNNING and is_full(workflow)]
     if not full:
@@ -38,7 +38,7 @@ def offer(connection: BaseDatabaseWrapper, waiting: Sequence[LockedWorkflow], at
 
 
 def leave_signals(connection: BaseDatabaseWrapper, full: Sequence[Plan]) -> None:
-    """Park the signals of workflows whose history has no room for them any more. A line says so when it begins."""
+    """Parks the signals of workflows whose history has no more room for them. Logs a line the first time."""
     room = settings.room
     live = [plan for plan in full if plan.closing is None and not plan.blocked]
     messages.park_signals(connection, [plan.workflow.id for plan in live])

@@ -1,4 +1,4 @@
-"""What one workflow's turn comes to, before any of it is written."""
+"""The plan of one workflow's turn, before any of it is written."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from durable.store.texts import failures
 from durable.store.texts.failures import StoredFailure
 
 _EVENT_BYTES = 100
-"""About what an event takes without what it carries."""
+"""Roughly the size of an event without its payload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """How a workflow ends. The event is appended when it is known what was left unread."""
+    """How a workflow ends. The event is appended when the unread messages are known."""
 
     type: EventType
     status: WorkflowStatus
@@ -53,7 +53,7 @@ class Plan:
     workflow: LockedWorkflow
     at: datetime
     terms: dict[str, Terms] = field(default_factory=dict)
-    """Those of activities called without options of their own, by name. Shared by the plans of a batch."""
+    """The terms of activities called without options, by name. Shared by the plans of a batch."""
     execution: Execution | None = None
     events: list[Event] = field(default_factory=list)
     rows: list[NewRow] = field(default_factory=list)
@@ -69,11 +69,11 @@ class Plan:
     full: bool = False
     """Whether the history has no room for signals: they stay unread."""
     again: bool = False
-    """Whether it has to be looked at again when its signals are out of the way."""
+    """Whether it has to be turned again when its signals are parked."""
     added: int = 0
     """About how many bytes the events planned so far have."""
     said: Sequence[Departure] = ()
-    """Lines and signals of the code's run: they leave with what is written."""
+    """Lines and signals of the code's run: they are emitted with the commit."""
 
     @property
     def history_bytes(self) -> int:
@@ -90,8 +90,8 @@ class Plan:
         self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=self.at))
 
     def take(self, event: Event, commands: tuple[Command, ...]) -> None:
-        """Plan what one activation brought: its input and one event a command. The first input, `workflow_started`,
-        stands in the history already; when it brings no command, an event of its own says when the workflow has begun.
+        """Plans the events of one activation: its input and one event per command. The first input, `workflow_started`,
+        is already in the history; if it has no commands, an additional event records when the workflow began.
         """
         self.added += _EVENT_BYTES * (1 + len(commands))
         if event.seq > self.last_seq:
@@ -126,13 +126,13 @@ class Plan:
             self.closing_at = event.recorded_at
 
     def closing_event(self, unread: Mapping[str, Any]) -> Event:
-        """The event that ends the workflow, with what it says of what nobody has read."""
+        """The event that ends the workflow, with the list of unread messages."""
         assert self.closing is not None
         data = {**self.closing.data, **unread}
         return Event(seq=self.last_seq + 1, type=self.closing.type, data=data, recorded_at=self.closing_at or self.at)
 
     def progress(self) -> Progress | None:
-        """What the workflow's row becomes. `None`: nothing is known of it here, and it stays as it is."""
+        """The new state of the workflow's row. `None`: its type is not known here, and it stays as it is."""
         workflow = self.workflow
         if self.unknown:
             return None
@@ -157,7 +157,7 @@ class Plan:
                 blocked_by=failures.kind(Failure(self.blocked_by, self.blocked)),
             )
         stuck = self.poisoned
-        # One that was blocked before, and was offered to this version of the code, had its try.
+        # A workflow that was blocked and was offered to this version of the code has had its try.
         still_blocked = workflow.blocked_reason if stuck else ""
         return Progress(
             id=workflow.id,
@@ -171,14 +171,14 @@ class Plan:
         )
 
     def _ends_at(self) -> datetime | None:
-        """Its deadline, if that is still to come: a full history can end by it."""
+        """Its deadline, if it is in the future: a full history can still end by it."""
         deadline = self.workflow.deadline_at
         return deadline if deadline is not None and deadline > self.at else None
 
     def _wake_at(self) -> datetime | None:
-        """The next wake-up: now, if it has to turn `again`; else moved only when it becomes earlier, or has come. A
-        spurious one only looks, and sets the right moment again; so 500 time limits that never fire are not 500 changes
-        of an index.
+        """The next wake-up: now, if it has to turn `again`; otherwise changed only if it becomes earlier, or has
+        passed. A spurious wake-up only looks, and sets the right time; so 500 time limits that never fire are not 500
+        changes of an index.
         """
         if self.again:
             return self.at

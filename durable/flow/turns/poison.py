@@ -25,7 +25,7 @@ logger = get_logger("durable.flow")
 
 
 class Busy(Exception):
-    """Somebody else has locked the workflow."""
+    """Another session has locked the workflow."""
 
 
 def _lock_free(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> Mapping[uuid.UUID, LockedWorkflow]:
@@ -49,9 +49,9 @@ def count(workflow_id: uuid.UUID) -> bool:
 
 
 def counting(workflow_id: uuid.UUID) -> Callable[[BaseDatabaseWrapper], None]:
-    """What counts one poison turn of a live workflow, and blocks it at `TURN_POISON_LIMIT`: staff see it, and nothing
-    else has to wait for it. Run again, it counts only if the run before it has left no trace. Raises `Busy` instead of
-    waiting for somebody else's lock.
+    """Counts one poison turn of a live workflow, and blocks it at `TURN_POISON_LIMIT`, so that staff see it and nothing
+    else waits for it. Repeated, it counts only if the first try was not committed. Raises `Busy` instead of waiting for
+    a lock.
     """
     first_look: list[LockedWorkflow] = []
 
@@ -93,7 +93,7 @@ def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:
         connection,
         []
         if was_blocked
-        else [(workflow_id, event)],  # it was offered to this version, and the history says it already
+        else [(workflow_id, event)],  # it was offered to this version, and its block is already in the history
         [
             Progress(
                 id=workflow_id,

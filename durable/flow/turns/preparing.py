@@ -28,17 +28,18 @@ Note = Callable[[uuid.UUID | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Notes:
-    """Who is told whose code `runs` now, and whose payloads or history are being read (`reads`); `None` afterwards.
+    """Gets the workflow whose code `runs` now, and whose payloads or history are being read (`reads`); `None`
+    afterwards.
 
-    A process that dies of what it reads leaves the name there as one that dies of what it runs. Of several that are
-    read at once, the heaviest is named.
+    If the process dies while it reads or runs, the workflow's id stays there. If several are read at once, it is the
+    largest.
     """
 
     runs: Note
     reads: Note
 
 
-# An event of one of these types says that the first activation has been; the marks of operators may come before it.
+# An event of one of these types shows that the first activation has happened; operators' events may precede it.
 _BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
 _COLD_EVENTS = 20_000
 _COLD_BYTES = 16 * 1024 * 1024
@@ -47,7 +48,7 @@ _COLD_BYTES = 16 * 1024 * 1024
 
 @dataclass(slots=True)
 class Batch:
-    """What one call works on. Executions in here belong to it until the commit."""
+    """The working set of one call. Executions in here belong to it until the commit."""
 
     executions: dict[uuid.UUID, Execution] = field(default_factory=dict)
     verdicts: dict[uuid.UUID, WorkflowBlocked] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Batch:
     """Those whose code has run on what is due: in memory only as far as that is written."""
     terms: dict[str, Terms] = field(default_factory=dict)
     used_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
-    """When those that were replayed have last got on."""
+    """The time of the last event of those that were replayed."""
     missed: list[uuid.UUID] = field(default_factory=list)
     """Those that somebody else holds."""
 
@@ -80,9 +81,9 @@ def prepare(
     batch: Batch,
     note: Notes,
 ) -> None:
-    """Fetch the executions of the candidates: warm ones from the cache, cold ones by replay. Drops from `candidates`
-    what is left to others, all but one if that one has to be turned alone, and what is more than `limit`, or more than
-    one batch should replay.
+    """Fetches the executions of the candidates, from the cache or by replay. Drops from `candidates` those that are
+    left to others, all but one if that one has to be turned alone, and those beyond `limit`, or beyond what one batch
+    should replay.
     """
     looked = workflows.look(connection, candidates)
     suspected = {owner for owner, workflow in looked.items() if workflow.poison_turns}
@@ -130,7 +131,7 @@ def _sizes(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow]) -> d
 
 
 def _warm(cache: Cache, workflow: LockedWorkflow) -> Execution | None:
-    """The execution in memory, if it stands where the history does; otherwise it is of no use any more."""
+    """The execution in memory, if it matches the history; otherwise it is closed."""
     execution = cache.get(workflow.id)
     if execution is not None and (execution.last_seq, execution.run) == (workflow.last_seq, workflow.run):
         return execution
@@ -192,8 +193,8 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
         batch.verdicts[workflow.id] = error
     except PoisonTurn:
         batch.overran.append(workflow.id)
-    # What a history can not be replayed for is told apart above. Any other error is of this history all the same, and
-    # must not keep the other workflows from their turns, and be it one that ends programs.
+    # Known reasons why a history cannot be replayed are handled above. Any other error also belongs to this history,
+    # and must not keep the other workflows from their turns, even if it is a SystemExit.
     except BaseException as error:
         if interrupts(error):
             raise
@@ -203,7 +204,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
 
 
 def unexpected(workflow: LockedWorkflow, error: BaseException) -> WorkflowBlocked:
-    """An error that no code of the user's raised: of a payload or an event that was damaged, or our own."""
+    """An error that no user code raised: of a damaged payload or event, or our own."""
     blocked = WorkflowBlocked(f"Its history or its messages can not be read: {sentence(error)}")
     blocked.__cause__ = error
     return blocked

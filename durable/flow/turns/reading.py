@@ -40,10 +40,10 @@ def read(connection: BaseDatabaseWrapper, turnable: Turnable, batch: Batch, note
 def _due(
     connection: BaseDatabaseWrapper, locked: Iterable[LockedWorkflow], batch: Batch, note: Notes
 ) -> dict[uuid.UUID, Inbox]:
-    """What is due for those that may turn, within the budget of a batch; for which of them that can not be read.
+    """What is due for those that may turn, within the budget of a batch; and for which of them it cannot be read.
 
-    The note names whose payloads are the longest before any long one is read. One statement, and one more if there are
-    long ones.
+    The note gets the workflow with the longest payloads before any long one is read. One statement, and one more if
+    there are long ones.
     """
     room = settings.room
     turnable = [workflow for workflow in locked if is_turnable(workflow)]

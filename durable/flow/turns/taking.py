@@ -1,4 +1,4 @@
-"""Claiming, in a turn, what the turn itself stages: for a process that can run it at once. No `atomic` in here."""
+"""Claims, in a turn, what the turn itself stages, for a process that can run it at once. No `atomic` in here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from durable.store.deliveries.staging import NewRow
 
 
 class Take:
-    """What a process takes of the rows that its turns stage.
+    """What a process claims of the rows that its turns stage.
 
     `room` has to be closed while rows that were due before may be waiting, or suspects are. The token is fixed for all
     tries of one call, and is kept for the next call when it is not known what became of the last try.
@@ -29,10 +29,10 @@ class Take:
         self.room = room
         self.token = uuid.uuid4()
         self.in_doubt = False
-        """Whether rows may have been taken by a commit that nobody has heard of."""
+        """Whether a commit with unknown outcome may have claimed rows."""
 
     def found(self, connection: BaseDatabaseWrapper) -> list[Claim]:
-        """What a former try has taken without learning that it committed. Asks nothing when there is no doubt."""
+        """What an earlier try with unknown commit has claimed. Does not query if there is no doubt."""
         if not self.in_doubt:
             return []
         committed = claims.taken_under(connection, self.token, self._worker)
@@ -48,7 +48,7 @@ class Take:
         return staging.stage_taken(connection, taken, token=self.token, worker=self._worker, lease_for=self._lease_for)
 
     def about_to_commit(self) -> None:
-        """The transaction has written all. An error before this has undone it; one behind it may not have."""
+        """The transaction has written everything. An error before this has rolled it back; a later one may not have."""
         self.in_doubt = True
 
     def settled(self) -> None:

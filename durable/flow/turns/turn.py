@@ -1,10 +1,10 @@
-"""The turn: feed new messages and due timers to workflows' code, and write what it asked for. A batch, one transaction.
+"""The turn: feeds new messages and due timers to workflows' code, and writes its commands. A batch, one transaction.
 
-Cold workflows are replayed before the transaction, and `last_seq` is compared under the lock. On PostgreSQL code runs
-inside the transaction, which locks the rows of its workflows: it is pure, short and bounded. On SQLite, where a
-transaction that writes stops all other writers, code runs before it, and under the lock only those plans are written
-whose workflow and messages are as they were read (ADR 017). What is suspended is cached only after the commit was
-confirmed.
+Workflows that are not in memory are replayed before the transaction, and `last_seq` is compared under the lock. On
+PostgreSQL code runs inside the transaction, which locks the rows of its workflows: it is pure, short and bounded. On
+SQLite, where a transaction that writes stops all other writers, code runs before it, and under the lock only those
+plans are written whose workflow and messages are as they were read (ADR 017). Suspended workflows are cached only after
+the commit was confirmed.
 """
 
 from __future__ import annotations
@@ -57,19 +57,19 @@ def turn(
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
 
     Commits together, for each: events, staged rows, cancellations, `wake_at`, settled rows, the status, and the removal
-    of exactly the messages that were read. `note` is told whose code is about to run, and `None` afterwards: a turn
-    that kills its process leaves its name there. `reads` is told the same of whose history or long payloads are about
-    to be read. Any error drops every coroutine of the batch and is raised; retryable
-    ones are tried again, from cold, before that. Workflows with counted poison turns are turned alone. With `take`,
-    staged rows may be deliveries of this process from the beginning; the report has them. In
-    company, others may have in memory what this process would replay: that is left to them for a moment. Of workflows
-    for which there is no room in memory, only as many begin as this process has slots `idle` (None: enough), or when
-    they have waited for `START_WAIT_FOR`. `hints` name those in memory that have something due.
+    of exactly the messages that were read. `note` gets the id of the workflow whose code is about to run, and `None`
+    afterwards: if a turn kills its process, the id stays there. `reads` gets the same for histories and long payloads
+    that are about to be read. Any error drops every coroutine of the batch and is raised; retryable ones are tried
+    again, from cold, before that. Workflows with counted poison turns are turned alone. With `take`, staged rows may be
+    deliveries of this process from the beginning; the report has them. In company, other workers may have in memory
+    what this process would replay, so it leaves that to them for a moment. Of workflows for which there is no room in
+    memory, only as many begin as this process has slots `idle` (None: enough), or when they have waited for
+    `START_WAIT_FOR`. `hints` name those in memory that have something due.
 
-    A batch that meets a lock which does not come is turned again one by one: the workflow that it belongs to is put
-    `aside` for a few seconds, and keeps no other from its turn.
+    If a batch meets a lock that is not granted, its workflows are turned one by one: the locked one is put `aside` for
+    a few seconds, and stops no other.
     """
-    # What an error has dropped from memory here is in nobody else's: a second try leaves nothing to others.
+    # Workflows that an error has dropped from memory are in nobody else's, so a second try leaves nothing to others.
     tries = iter([company])
     passed_over = aside or Aside()
     notes = Notes(note, reads)
@@ -89,7 +89,9 @@ def turn(
 
 
 def taken(take: Take) -> list[Claim]:
-    """What the last turns have taken without learning that it was committed. Reads only, and only if there is doubt."""
+    """What the last turns have claimed without knowing that it was committed. Reads only, and only if
+    there is doubt.
+    """
     return transaction.reading(take.found)
 
 
@@ -137,15 +139,15 @@ def _turn_once(
         take.settled()
     aside.pass_over(choice.uncounted)
     if choice.missed and choice.hides and report == TurnReport():
-        # Nobody but those that others hold: what is due after all of these must not wait for them.
+        # Others have locked all of them: what is due after these must not wait for them.
         aside.pass_over(choice.missed)
         return TurnReport(deferred=len(choice.missed))
     return TurnReport(left=len(choice.left), held=choice.held) if report == TurnReport() else report
 
 
 def _turn_each(cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, note: Notes, aside: Aside) -> TurnReport:
-    """The same candidates, each in a transaction of its own; nothing is taken on the way. One that meets a lock again
-    is put aside; what has met one before comes last.
+    """The same candidates, each in its own transaction; nothing is claimed meanwhile. One that meets a lock again is
+    put aside; those that have met one before come last.
     """
     reports = []
     for owner in aside.last(candidates):
@@ -203,8 +205,8 @@ def _turn_some(
 
 
 def _run_ahead(candidates: Sequence[uuid.UUID], batch: Batch, note: Notes) -> Ahead | None:
-    """Run the code before the transaction where a transaction that writes keeps everybody else from writing. None where
-    it locks rows: they keep two workers from running the same code.
+    """Runs the code before the transaction, if a write transaction stops all other writers. Returns None if
+    transactions lock rows: these locks keep two workers from running the same code.
     """
     if not sql.has_one_writer(transaction.engine_connection()):
         return None
@@ -216,7 +218,7 @@ def _run_ahead(candidates: Sequence[uuid.UUID], batch: Batch, note: Notes) -> Ah
 
 
 def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
-    """After the commit: keep what stands where its history stands, and what was prepared and not touched; drop the
+    """After the commit: keeps executions that match their history, and those that were prepared but not used; drops the
     rest.
     """
     at = plans[0].at if plans else clock.host_now()
@@ -294,7 +296,7 @@ def _write(
     waiting: list[uuid.UUID],
     take: Take | None,
 ) -> list[Claim]:
-    """All that one batch of turns changes: a constant number of statements. Answers what was taken."""
+    """Everything that one batch of turns changes, in a constant number of statements. Returns what was claimed."""
     for departure in [departure for plan in plans for departure in plan.said]:
         send(departure)
     taken: list[Claim] = []
@@ -330,8 +332,8 @@ def _write(
 
 
 def _cancel(connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> None:
-    """Activities that nobody awaits any more: pending rows are closed, running ones asked to stop, and dead letters,
-    which the code has now settled by itself, marked as judged.
+    """Activities that the code no longer awaits: pending rows are closed, running ones asked to stop, and dead letters
+    marked as judged.
     """
     if not plans:
         return

@@ -1,4 +1,4 @@
-"""Note that a worker is there, or gone. Information only: no promise rests on it."""
+"""Records that a worker is running, or has stopped. Information only: no guarantee depends on it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _FORGET_AFTER = timedelta(days=1)
 def beat(
     *, name: str, queues: Sequence[str], version: str, wakes_by: str = "", up_for: timedelta | None = None
 ) -> Company:
-    """Write the worker's sign of life, and forget those who have been silent for a day. Answers whether
-    another one that seems to live serves a queue of this one's. Tried once: the next sign comes soon.
+    """Writes the worker's heartbeat, and deletes workers that have been silent for a day. Returns whether another
+    worker that seems alive serves one of its queues. Tried once: the next heartbeat comes soon.
 
     `up_for` goes with the first sign of a process: how long it has been running. Deliveries that were claimed under the
     name before are a former process's, which has died with them.

@@ -1,8 +1,8 @@
-"""Reconcile: take up what a worker let fall. Part of every worker's loop; needs no row of the queue that it repairs.
+"""Recovers deliveries whose worker died. Part of every worker's loop; needs no row of the queue that it repairs.
 
-For each work item whose lease has run out, and each claimed row without an item, the workflow's lock is taken and its
-status read: ended means settle, live means back to pending with the delivery back-off, or dead letter when the budget
-is spent. A row of unknown liveness is never re-armed.
+For each work item whose lease has expired, and each claimed row without an item, takes the workflow's lock and reads
+its status: rows of an ended workflow are settled; others go back to pending with the delivery back-off, or become dead
+letters when the budget is spent. A row whose workflow may have ended is never re-armed.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ Page = Callable[..., list[tuple[int, uuid.UUID]]]
 
 
 def reconcile() -> ReconcileReport:
-    """One round over everything that was let fall; answers the counts, and what kept single workflows un-armed.
+    """One round over all lost deliveries; returns the counts, and the errors for which single workflows were skipped.
 
-    Works in pages by id, each a transaction of its own, so that rows which it may not touch never hide the ones behind
-    them. What somebody else has locked, a workflow, a row or an item, is passed over until a later round. An error of
-    the store ends the round and is raised; the pages before it are done, the one it met is untouched. An error that
-    belongs to one workflow, a lock that does not come included, leaves that one un-armed, is answered and logged, and
-    stops no other.
+    Works in pages by id, each in its own transaction, so that rows which it may not touch never hide those after them.
+    A workflow, row or item that another session has locked is skipped until a later round. A database error ends the
+    round and is raised; the pages before it are done, the current one is unchanged. An error that belongs to one
+    workflow, such as a lock that is not granted, skips that workflow, is returned and logged, and stops no other.
     """
     counts: Counter[str] = Counter()
     errors: dict[uuid.UUID, str] = {}
@@ -95,7 +94,9 @@ def _take_up_isolating(
 
 
 def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUID]], before: int) -> Counter[str]:
-    """`before` is how many rows this round has re-armed already: what is taken up together comes due one by one."""
+    """`before` is how many rows this round has already re-armed: rows that are recovered together come
+    due one by one.
+    """
     owners = workflows.lock_free(connection, {owner for _, owner in page}, limit=len(page))
     busy = {owner for _, owner in page} - owners.keys()
     if busy and (lost := busy - workflows.look(connection, busy).keys()):
@@ -109,8 +110,8 @@ def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
         return Counter()
     at = clock.database_now(connection)
     work_items.delete(connection, list(items))
-    # A worker beats four times a lease; one whose lease ran out while it is still beating has lost it, not died. What
-    # was claimed under its name before it started was a former process's of that name, and that one has died.
+    # A worker beats four times per lease; if its lease expired while it is still beating, it has lost it, not died.
+    # What was claimed under its name before it started was a former process's of that name, and that one has died.
     alive = beats.alive(connection, {item.worker for item in items.values()}, within=settings.lease_for / 2)
     settled: list[int] = []
     stopped: list[LockedItem] = []
@@ -137,7 +138,7 @@ def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
 
 
 def _lives(item: LockedItem, row: LockedRow, alive: Mapping[str, datetime | None]) -> bool:
-    """Whether the process that holds this delivery is there, as far as signs of life tell."""
+    """Whether the process that holds this delivery is alive, as far as heartbeats tell."""
     began = alive.get(item.worker)
     return item.worker in alive and (began is None or row.claimed_at is None or row.claimed_at >= began)
 
