@@ -36,8 +36,8 @@ def _lock_free(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> Map
 
 
 def count(workflow_id: uuid.UUID) -> bool:
-    """Count one poison turn of the workflow, and block it at `TURN_POISON_LIMIT`. An ended or unknown one is left
-    alone. Returns whether that is done with: a workflow that somebody else has locked is not waited for.
+    """Counts one poison turn of the workflow, and blocks it at `TURN_POISON_LIMIT`. Skips an ended or unknown one.
+    Returns False if another session has locked the workflow, which it does not wait for.
 
     A transaction of its own: the turn that caused it rolled back, or died with its process.
     """

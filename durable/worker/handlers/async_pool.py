@@ -1,6 +1,6 @@
 """The event loop thread that runs `async def` handlers.
 
-Their database calls run on threads of their own, see `lanes`; what they hand to `asyncio.to_thread`, on this loop's.
+Their database calls run on separate threads, see `lanes`; calls of `asyncio.to_thread` run on this loop's threads.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class AsyncPool:
                 thread = threading.Thread(target=self._run, args=(loop,), name="durable-async-handlers", daemon=True)
                 try:
                     thread.start()
-                except RuntimeError:  # no thread is to be had: a loop that nobody runs must not get this delivery
+                except RuntimeError:  # no more threads: a loop that nobody runs must not get this delivery
                     loop.close()
                     raise
                 self._loop, self._thread = loop, thread
@@ -81,8 +81,8 @@ class AsyncPool:
             loop.close()
 
     def _run_on(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A handler that stops the loop, or a task of its own that raises SystemExit through it, must not take the
-        other handlers along, nor all later ones: the loop goes on where it was.
+        """A handler that stops the loop, or whose task raises SystemExit through it, must not stop the other handlers,
+        nor later ones: the loop continues.
         """
         try:
             loop.run_forever()
@@ -108,8 +108,8 @@ class AsyncPool:
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say what asyncio has to say, such as that nobody has looked at a task's error. Its own way asks the error for its
-    `repr`, and passes on what that raises.
+    """Logs what asyncio reports, such as a task's error that was never retrieved. asyncio's own handler calls the
+    error's `repr`, and does not catch what that raises.
     """
     error = context.get("exception")
     message = said(context.get("message", "A problem in the event loop"), LONGEST_MESSAGE, what="message")
@@ -135,7 +135,7 @@ async def interruptible(delivery: Delivery, handler: Coroutine[Any, Any, Answer]
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
-    """A loop, without the debug line that asyncio says of each: a log handler of the host would take it on this thread,
+    """A loop, without the debug line that asyncio logs for each: a log handler of the project would run on this thread,
     where it may neither raise nor block.
     """
     logger = logging.getLogger("asyncio")

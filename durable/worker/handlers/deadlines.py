@@ -1,4 +1,6 @@
-"""`start_to_close`: who has run too long. A thread of its own, since an async handler can block its own loop."""
+"""`start_to_close`: which handlers have run too long. On a separate thread, since an async handler can block its own
+loop.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ SMALLEST_SWEEP = 256
 
 
 class Deadlines:
-    """Calls back for each watched delivery whose span is over and that has no verdict yet. Started at the first."""
+    """Calls back for each watched delivery whose time is over and that has no verdict yet. Starts its thread at the
+    first.
+    """
 
     def __init__(self, *, timing: Timing | None = None) -> None:
         self._timing = timing or HostTiming()
@@ -33,7 +37,9 @@ class Deadlines:
     def watch(self, delivery: Delivery, span: timedelta, overrun: Callable[[], None]) -> None:
         """Call `overrun` when `span` has passed from now on, unless the delivery is settled by then."""
         with self._condition:
-            if len(self._heap) >= self._sweep_at:  # most end long before their time; they must not wait for it here
+            if (
+                len(self._heap) >= self._sweep_at
+            ):  # most end long before their time, and must not be kept here until then
                 self._heap = [entry for entry in self._heap if not entry[2].settled]
                 heapq.heapify(self._heap)
                 self._sweep_at = max(SMALLEST_SWEEP, 2 * len(self._heap))
@@ -41,7 +47,7 @@ class Deadlines:
             heapq.heappush(self._heap, (due, next(self._order), delivery, overrun))
             if self._thread is None and not self._stopping:
                 thread = threading.Thread(target=self._run, name="durable-deadlines", daemon=True)
-                thread.start()  # what this raises must leave the next one to try again
+                thread.start()  # if this raises, the next one has to try again
                 self._thread = thread
             self._condition.notify_all()
 
@@ -55,7 +61,7 @@ class Deadlines:
         while (due := self._next()) is not None:
             try:
                 due()
-            # Without this thread no time limit holds any more: a fault of ours about one delivery must not end it.
+            # Without this thread no time limit works: a bug of ours with one delivery must not end it.
             except BaseException as bug:
                 log.error("deadline_raised", exc_info=for_log(bug))
 

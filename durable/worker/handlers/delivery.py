@@ -1,4 +1,4 @@
-"""One claim while it is in this process: who may still decide about it, and what its handler can see."""
+"""One claim while it is in this process: who may still decide its outcome, and what its handler can see."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Start(Enum):
 
 
 class Settlement(Enum):
-    """Who decided. The first verdict about a delivery wins; all later ones are dropped."""
+    """Who decided. The first verdict on a delivery wins; later ones are dropped."""
 
     FIRST = "first"
     LATE = "late"
 
 
 class Delivery:
-    """A claim, its handler's state, and the one verdict about it. Safe from any thread.
+    """A claim, its handler's state, and its single verdict. Thread-safe.
 
     The verdicts that compete: the handler's own ending, its timeout, a lost lease, and the release at a stop.
     """
@@ -37,7 +37,7 @@ class Delivery:
         self.started_at: datetime | None = None
         self.heartbeat: str | None = None
         self.may_be_committed = False
-        """The handler has returned and its own commit removes the item: a token that is gone is no loss then."""
+        """The handler has returned and its own commit deletes the item, so a missing token is not a lost lease."""
         self._lock = threading.Lock()
         self._settled = False
         self._cancel_requested = False
@@ -51,7 +51,7 @@ class Delivery:
 
     @property
     def settled(self) -> bool:
-        """Whether the verdict has been spoken."""
+        """Whether there is a verdict."""
         return self._settled
 
     @property
@@ -61,7 +61,7 @@ class Delivery:
 
     @property
     def cancelled(self) -> bool:
-        """What the handler sees: it was asked to stop, or nobody waits for it any more."""
+        """What the handler sees: it was asked to stop, or nobody waits for its result."""
         return self._cancel_requested or self._abandoned
 
     def begin(self) -> Start:
@@ -83,7 +83,7 @@ class Delivery:
             return Settlement.FIRST
 
     def interrupt_with(self, interrupt: Callable[[], None]) -> None:
-        """How the handler can be told at once (async ones); called now if there is something to tell already."""
+        """The callback that interrupts the handler (async ones); called now if it was already asked to stop."""
         with self._lock:
             self._interrupt = interrupt
             tell = self.cancelled
@@ -91,7 +91,7 @@ class Delivery:
             interrupt()
 
     def ask_to_stop(self) -> None:
-        """Cancellation was requested. Again and again is as good as once."""
+        """Cancellation was requested. Idempotent."""
         with self._lock:
             if self._cancel_requested:
                 return
@@ -101,7 +101,7 @@ class Delivery:
             interrupt()
 
     def leave(self) -> None:
-        """Nobody waits for the handler any more (timeout, lost lease, stop): tell it, and let it be."""
+        """Nobody waits for the handler any longer (timeout, lost lease, stop): tells it, and does not wait."""
         with self._lock:
             if self._abandoned:
                 return

@@ -1,4 +1,4 @@
-"""One attempt of one activity: decode, run, encode, and the verdict. No threads, and no database but for its clock.
+"""One attempt of one activity: decode, run, encode, and decide the outcome. No threads; of the database only its clock.
 
 `run` is the whole of it, for callers without a pool (`durable.testing`). The worker's pools use its parts: `prepare`,
 then `perform` or `perform_async`, with what `Call` says about errors and timeouts.
@@ -47,7 +47,7 @@ from durable.worker.handlers.delivery import Delivery
 from durable.worker.threads.logs import of_claim
 
 LONGEST_PUT_OFF = timedelta(seconds=5)
-"""An unknown handler is looked for again after this, or a tenth of `UNKNOWN_HANDLER_FOR` where that is less."""
+"""A row with an unknown handler is postponed by this, or by a tenth of `UNKNOWN_HANDLER_FOR` if that is less."""
 
 PUT_OFF_JITTER = 0.2
 
@@ -63,7 +63,7 @@ class GiveUp:
 
 
 class Lacking(StrEnum):
-    """What a delivery that is put off could not begin without."""
+    """What a postponed delivery lacked."""
 
     HANDLER = "unknown_handler"
     CONNECTION = "no_connection"
@@ -71,7 +71,7 @@ class Lacking(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PutOff:
-    """The handler could not begin here, yet: to be postponed without counting."""
+    """The handler could not begin here yet: to be postponed uncounted."""
 
     claim: Claim
     delay: timedelta
@@ -148,7 +148,7 @@ def run(
     delivery: Delivery | None = None,
     now: Callable[[], datetime] | None = None,
 ) -> Outcome:
-    """Make one attempt of a claim in this thread and answer what is to be written about it. Writes nothing.
+    """Makes one attempt of a claim in this thread and returns the outcome to be written. Writes nothing.
 
     Async handlers run in an event loop of their own. A transactional handler runs here as a plain one: committing it
     is `transactional.run`.
@@ -166,8 +166,8 @@ def run(
 def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | None = None) -> Call | GiveUp | PutOff:
     """Find the handler and decode its input.
 
-    An input that does not decode, or does not fit the handler (any more), is a failed delivery; so is an unknown
-    handler once `UNKNOWN_HANDLER_FOR` has passed since the row was staged, by the database's clock.
+    An input that does not decode, or does not match the handler, is a failed delivery; so is an unknown handler once
+    `UNKNOWN_HANDLER_FOR` has passed since the row was staged, by the database's clock.
     """
     try:
         definition = registry.activity(claim.activity)
@@ -177,7 +177,7 @@ def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | N
     try:
         args, kwargs = decode_arguments(definition, claim.payload, codec=codec, workflow_id=claim.workflow_id)
         if claim.last_heartbeat is not None:
-            # Read now: met inside the handler, a missing key would fail the activity, and not only its delivery.
+            # Read it now: inside the handler a missing key would fail the activity, not only its delivery.
             born = birthplace.heartbeat(claim.workflow_id, claim.ordinal)
             codec.unseal(claim.last_heartbeat, path="last_heartbeat", birthplace=born)
         terms = resolve(claim.options, definition, settings)
@@ -197,7 +197,7 @@ def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | N
 
 
 def perform(call: Call, delivery: Delivery) -> Ending:
-    """Run a sync handler in this thread and answer its ending."""
+    """Runs a sync handler in this thread and returns its ending."""
     try:
         return completed(call, delivery)
     # User code. SystemExit and KeyboardInterrupt raised by it are its own errors: signals reach the main thread only.
@@ -206,7 +206,7 @@ def perform(call: Call, delivery: Delivery) -> Ending:
 
 
 async def perform_async(call: Call, delivery: Delivery) -> Ending:
-    """Run an async handler in this loop and answer its ending."""
+    """Runs an async handler in this loop and returns its ending."""
     try:
         _enter(call, delivery)
         value = await call.definition.fn(*call.args, **call.kwargs)
@@ -218,13 +218,13 @@ async def perform_async(call: Call, delivery: Delivery) -> Ending:
 
 
 def completed(call: Call, delivery: Delivery) -> Completed:
-    """Run a sync handler in this thread and answer its completion. Raises what the handler raised."""
+    """Runs a sync handler in this thread and returns its completion. Raises what the handler raised."""
 
     def handled() -> Any:
         _enter(call, delivery)
         return call.definition.fn(*call.args, **call.kwargs)
 
-    # In a copy of the context: what one handler sets (a language, a context variable) must not greet the next one.
+    # In a copy of the context: what one handler sets (a language, a context variable) must not reach the next one.
     value = contextvars.copy_context().run(handled)
     return Completed(call.claim, call.encoded(value), delivery.heartbeat)
 
@@ -235,7 +235,7 @@ def _unknown(
     patience = settings.unknown_handler_for
     try:
         waiting = now() < claim.created_at + patience
-    except DatabaseFault:  # the time can not be asked for: no reason to count anything against the row
+    except DatabaseFault:  # the time is not available: nothing may be counted against the row
         waiting = True
     if waiting:
         return PutOff(claim, min(LONGEST_PUT_OFF, patience / 10) * rng.uniform(1 - PUT_OFF_JITTER, 1 + PUT_OFF_JITTER))
@@ -243,8 +243,8 @@ def _unknown(
 
 
 def _enter(call: Call, delivery: Delivery) -> None:
-    """Make the context that a handler finds: `activity_info()`, and log lines that say whose they are. Each handler has
-    a context of its own, which ends with it.
+    """Sets up a handler's context: `activity_info()`, and the fields of its log lines. Each handler has its own
+    context, which ends with it.
     """
     claim = call.claim
 

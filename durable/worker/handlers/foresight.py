@@ -1,11 +1,11 @@
-"""How many deliveries are worth holding beyond those that run: batches save transactions, hoarding starves others."""
+"""How many deliveries to hold beyond those that run: large batches save transactions, but may starve other workers."""
 
 from __future__ import annotations
 
 import threading
 
 HORIZON = 0.1
-"""Seconds: what is claimed ahead should begin within this, at the pace of the handlers that ran last."""
+"""Seconds within which deliveries that are claimed ahead should begin, at the pace of the last handlers."""
 
 MOST = 100
 

@@ -1,4 +1,4 @@
-"""Nothing that a handler leaves behind in a database session meets the next handler."""
+"""Keeps what a handler leaves in a database session from the next handler."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DRIVERS_OWN = (
 
 
 class Watch:
-    """Stands in for `ensure_connection`, by which all use of a connection begins, and notes that it was used."""
+    """Replaces `ensure_connection`, with which every use of a connection begins, and records that it was used."""
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self._connection: Any = connection
@@ -50,12 +50,12 @@ class Watch:
             self.made()
 
     def made(self) -> None:
-        """The session is new, or as good as new: what the driver's side looks like now is what it has to look like."""
+        """The session is new, or as good as new: remembers the state of the driver's side, to compare with later."""
         self._driver = self._connection.connection
         self._shape = _shape(self._driver)
 
     def chunked_cursor(self) -> Any:
-        """Stands in for `chunked_cursor`, and notes the cursors of the server that `QuerySet.iterator()` opens."""
+        """Replaces `chunked_cursor`, and records the server-side cursors that `QuerySet.iterator()` opens."""
         cursor = type(self._connection).chunked_cursor(self._connection)
         if getattr(cursor, "name", None):
             self._cursors.add(cursor)
@@ -64,8 +64,8 @@ class Watch:
     def is_as_it_was_made(self) -> bool:
         """Whether the driver's side of the session is what it was when the session began.
 
-        With an iterator that was begun and dropped it is not: Python closes its cursor some time later, which fails the
-        transaction that is open then, since the server knows the cursor no longer.
+        Not if an iterator was begun and dropped: Python closes its cursor some time later, which fails the transaction
+        that is open then, since the server no longer knows the cursor.
         """
         driver = self._connection.connection
         left = [cursor for cursor in self._cursors if not cursor.closed]
@@ -74,7 +74,7 @@ class Watch:
 
 
 def watch() -> None:
-    """Before a handler, on its thread: from now on, note which connections are used."""
+    """Before a handler, on its thread: from now on, records which connections are used."""
     if not settings.reset_connections:
         return
     connections[settings.database_alias]  # there is a wrapper from now on; others are looked at once they are used
@@ -99,7 +99,7 @@ def reset() -> None:
 
     On PostgreSQL by `DISCARD ALL` and what Django does to a new session, listeners of `connection_created` included;
     elsewhere, and whenever that cannot be done, by closing. Connections that were not used are left alone, and so are
-    SQLite databases in memory, which a close would end. A transaction that is still open has to be dealt with before.
+    SQLite databases in memory, which a close would end. A transaction that is still open has to be ended before.
     """
     if not settings.reset_connections:
         return
@@ -128,7 +128,7 @@ def _discard_all(connection: Any) -> None:
         cursor.execute("DISCARD ALL")
     prepared = getattr(driver, "_prepared", None)
     if prepared is not None:
-        prepared.clear()  # else psycopg would go on with the names of statements that the server has forgotten
+        prepared.clear()  # otherwise psycopg would keep using names of statements that the server has forgotten
     connection.init_connection_state()
     if getattr(connection, "pool", None):
         connection._configure_connection(driver)  # Django leaves that to the pool, which does it once

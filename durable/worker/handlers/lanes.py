@@ -2,7 +2,7 @@
 
 Django's async ORM, and all that `sync_to_async` runs thread-sensitively, works on one thread of the process unless the
 context names another. Django's ASGI handler names one for each request; here each handler gets one, so that handlers
-which run beside each other share no connection and no session state. What `asyncio.to_thread` runs is looked after too.
+which run beside each other share no connection and no session state. What `asyncio.to_thread` runs is covered, too.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ T = TypeVar("T")
 
 IDLE_SECONDS = 1.0
 CLEAN_WITHIN = 10.0
-"""Seconds that a handler's end waits for the lane to be tidied. A call that a cancelled handler left running may take
-longer; the lane is then left to it."""
+"""Seconds that the end of a handler waits for the lane to be cleaned. A call that a cancelled handler left running may
+take longer; then the lane is abandoned to it.
+"""
 
 _executors: Any = SyncToAsync.context_to_thread_executor
-"""Where asgiref looks for the thread of a context. It holds a context no longer than somebody else does."""
+"""Where asgiref looks up the thread of a context. Contexts are weakly referenced."""
 
 _Item = tuple["Future[Any]", Callable[[], Any]]
 
@@ -48,8 +49,8 @@ class Lane(Executor):
         self._thread: threading.Thread | None = None
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run a call of a handler's on the thread. Before the first one its connections are looked after. Raises
-        `RuntimeError` from the thread itself, which would wait for its own end.
+        """Runs a call of a handler on the thread. Before the first one its connections are checked. Raises
+        `RuntimeError` if called from the thread itself, which would wait for its own end.
         """
         self._refuse_its_own_thread()
         if not self.used:
@@ -103,7 +104,7 @@ class Lane(Executor):
         if self._thread is None:
             # A daemon: a call that never returns must not keep the process from ending.
             thread = threading.Thread(target=self._run, name="durable-async-calls", daemon=True)
-            thread.start()  # raises where no thread is to be had, which the handler meets
+            thread.start()  # raises if there are no more threads, which the handler gets
             self._thread = thread
         future: Future[T] = Future()
         self._calls.put((future, call))
@@ -124,7 +125,7 @@ class Lane(Executor):
 
 
 class _Afterwards(Lane):
-    """Where the calls of tasks go that outlive their handlers. No connection, and no transaction, outlives a call."""
+    """Runs the calls of tasks that outlive their handlers. No connection, and no transaction, outlives a call."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Run a call, and close what it has opened."""
@@ -133,7 +134,7 @@ class _Afterwards(Lane):
 
 
 class Lanes:
-    """The lanes of a worker. One that is idle is taken again before another is made."""
+    """The lanes of a worker. An idle one is reused before another is made."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -143,9 +144,9 @@ class Lanes:
 
     @contextmanager
     def taken(self) -> Iterator[Lane]:
-        """A lane for one handler: what runs in this context, and in copies of it, has its database calls there.
+        """A lane for one handler: code in this context, and in copies of it, makes its database calls there.
 
-        Until the handler ends: what a task calls that it has left running must not get into the next one's session.
+        Only until the handler ends: calls of a task that it has left running must not get into the next one's session.
         """
         with self._lock:
             lane = self._idle.pop() if self._idle else Lane()
@@ -158,7 +159,7 @@ class Lanes:
             SyncToAsync.thread_sensitive_context.reset(token)
 
     def give_back(self, lane: Lane) -> None:
-        """The handler has ended: clean the lane, for the next one to take."""
+        """The handler has ended: cleans the lane for the next one."""
         _executors[lane.context] = self._afterwards
         lane.clean()
         with self._lock:
@@ -179,7 +180,7 @@ class Lanes:
 
 
 class TidyExecutor(ThreadPoolExecutor):
-    """What a loop's `to_thread` runs on: after each call the thread has no connection any more."""
+    """What a loop's `to_thread` runs on: after each call the thread's connections are closed."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Run a call, and close what it has opened."""

@@ -18,15 +18,15 @@ from durable.worker.threads.logs import get_logger
 log = get_logger("durable.worker.pool")
 
 IDLE_SECONDS = 1.0
-"""A thread that found nothing to do for so long closes the connections that its host does not want kept."""
+"""A thread that was idle for this long closes the connections that the project does not want kept."""
 
 
 class HandlerPool:
     """At most `size` threads that take deliveries in order. A thread is made when one is needed and none is idle.
 
-    `work` runs one delivery to its end and raises nothing. `more` is asked behind each for another one that the same
-    thread may go on with: handing it to another thread would cost more than many a handler. A thread whose delivery
-    overran its time is replaced: it goes on as long as its handler does, takes no further work, and ends.
+    `work` runs one delivery to its end and raises nothing. `more` is called after each for another one on the same
+    thread: passing it to another thread would cost more than many handlers do. A thread whose delivery has timed out is
+    replaced: it runs until its handler returns, takes no further work, and ends.
     """
 
     def __init__(
@@ -58,7 +58,9 @@ class HandlerPool:
             return self._threads
 
     def submit(self, delivery: Delivery) -> None:
-        """Run a delivery as soon as a thread is free. Raises `RuntimeError` when there is none, and can be none."""
+        """Runs a delivery as soon as a thread is free. Raises `RuntimeError` if there is none, and none can
+        be created.
+        """
         with self._lock:
             if self._queued >= self._waiting and self._threads < self._size:
                 self._spawn_one_more()
@@ -90,7 +92,7 @@ class HandlerPool:
             thread.join(max(0.0, end - time.monotonic()))
 
     def _spawn_one_more(self) -> None:
-        """One more thread; where the system has no more of them, those that there are must do."""
+        """Starts one more thread; if the system has no more, the existing ones do the work."""
         try:
             self._spawn()
         except RuntimeError as full:
@@ -146,7 +148,7 @@ class HandlerPool:
                 self._waiting -= 1
 
     def _rest(self) -> None:
-        """A connection that resists being closed must not end the thread that others count on."""
+        """A connection that cannot be closed must not end the thread."""
         try:
             hygiene.rest()
         except DatabaseFault:

@@ -1,4 +1,4 @@
-"""Watches the host's pools of connections, from which handlers draw: one that gives nothing is a fault to be seen."""
+"""Watches the project's connection pools, which serve the handlers: an exhausted pool makes health red."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STARVED_AFTER = 5.0
 """Seconds in which requests wait and none is served, after which a pool counts as empty."""
 
 REMEMBERED_FOR = 60.0
-"""Seconds for which a request that got nothing is told, unless others are served meanwhile."""
+"""Seconds for which a failed request is reported, unless others are served meanwhile."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class PoolWatch:
         self._complaints: list[str] = []
 
     def look(self) -> None:
-        """Look at each pool that this process has opened. Asks no database."""
+        """Checks each pool that this process has opened. Does not query a database."""
         complaints = []
         for alias, pool in self._pools().items():
             text = self._judge(alias, pool.get_stats())
@@ -50,7 +50,7 @@ class PoolWatch:
         self._complaints = complaints
 
     def complaints(self) -> list[str]:
-        """Which pools had nothing to give at the last look, in words."""
+        """The pools that were exhausted at the last look, in words."""
         return self._complaints
 
     def _judge(self, alias: str, stats: dict[str, int]) -> str:

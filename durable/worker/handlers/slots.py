@@ -31,9 +31,9 @@ log = get_logger("durable.worker.handlers")
 class Handlers:
     """Runs deliveries, at most `concurrency` at once, sync and async ones together; a few more may wait their turn.
 
-    `finished` gets the outcome of each delivery that nothing else has decided about. `slot_freed` is called when
-    another delivery can be taken. A slot is taken as a delivery starts, and given back when the handler ends or has
-    overrun. What waits has not begun, and can be taken back.
+    `finished` gets the outcome of each delivery that nothing else has decided. `slot_freed` is called when another
+    delivery can be taken. A delivery takes a slot when it starts, and frees it when the handler ends or has timed out.
+    Waiting deliveries have not begun, and can be taken back.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Handlers:
 
     @property
     def ahead(self) -> int:
-        """How many deliveries are worth taking beyond those that run, at the present pace."""
+        """How many deliveries to claim beyond those that run, at the current pace."""
         return self._foresight.ahead
 
     @property
@@ -115,8 +115,8 @@ class Handlers:
             self._launch(delivery, self._async_pool.submit)
 
     def _launch(self, delivery: Delivery, submit: Callable[[Delivery], None]) -> None:
-        """Start a delivery. What cannot be started (no thread, descriptor or memory left) is given back; it must not
-        keep its slot.
+        """Starts a delivery. If it cannot be started (no thread, descriptor or memory left), it is given back and frees
+        its slot.
         """
         try:
             submit(delivery)
@@ -148,7 +148,7 @@ class Handlers:
                 run = transactional.run if call.definition.transactional else execute.perform
                 outcome: Outcome = run(call, delivery)
                 self._finish_clean(call, delivery, outcome, hygiene.left_open() + lane.left_open_now())
-            # Handlers' errors were caught inside. What comes here is a fault of ours, or what receivers of Django's
+            # Handlers' errors were caught inside. Errors here are bugs of ours, or raised by receivers of Django's
             # signals about connections raise; it must neither leak the slot nor end the thread, and be it SystemExit.
             except BaseException as bug:
                 log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
@@ -182,7 +182,7 @@ class Handlers:
                 self._fill()
 
     def _ready(self, delivery: Delivery) -> Call | None:
-        """Look once more whether it may start, decode, and start the clock. None when its fate is decided already."""
+        """Checks again whether it may start, decodes, and starts the clock. None if its verdict is already decided."""
         match delivery.begin():
             case Start.OVER:
                 return None

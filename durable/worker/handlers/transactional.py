@@ -26,7 +26,7 @@ from durable.worker.threads.logs import get_logger, of_claim
 log = get_logger("durable.worker.transactional")
 
 PUT_OFF = timedelta(seconds=1)
-"""When a handler that found no connection is delivered again."""
+"""How soon a handler that found no connection is delivered again."""
 
 
 def wait_us(microseconds: int) -> None:
@@ -37,9 +37,9 @@ def wait_us(microseconds: int) -> None:
 def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us) -> Outcome:
     """Run the handler and commit it with its completion, on this thread's connection.
 
-    A retryable error has undone the handler's writes, so both are repeated on the schedule of acknowledgements, five
-    tries in all, within one attempt. Returns `Committed`, the ending of an application error, `AckFailed`, or `PutOff`
-    where the handler never began because there was no connection for it.
+    A retryable error has rolled back the handler's writes, so both are repeated on the schedule of acknowledgements,
+    five tries in all, within one attempt. Returns `Committed`, the ending of an application error, `AckFailed`, or
+    `PutOff` if the handler never began because there was no connection.
     """
     tries = 0
     trial = _Trial(call, delivery)
@@ -50,7 +50,7 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
             hygiene.connect_as_the_host_does()
             trial.connected = True
             return Committed(call.claim, acknowledge.transactional(call.claim, trial.handler))
-        # User code runs in there; all that it, or the database, raises is told apart below.
+        # User code runs in there; errors of the code and of the database are distinguished below.
         except BaseException as error:  # noqa: BLE001
             fault = classify(error)
             verdict = trial.verdict(error, fault, is_last=tries > len(WAITS_US))
@@ -95,18 +95,19 @@ class _Trial:
         """Returns what a failed try means for the delivery; None: try again."""
         handlers_own = error is self._raised
         if fault is not Fault.PERMANENT and handlers_own and self._is_of_another_database:
-            # Our transaction was well, and repeating it cures no other database: the activity's own retries have to.
+            # Our transaction was fine, and repeating it does not help another database: the activity's own retries have
+            # to.
             return self._call.failed(error, self._delivery)
         if fault is Fault.PERMANENT:
-            # What leaves our blocks may be another error than the one that the handler raised in them: they set
+            # The error that leaves our blocks may be another than the one that the handler raised in them: they set
             # attributes of it, and its class may refuse that.
             if self._raised is not None:
                 return self._call.failed(self._raised, self._delivery)
-            # A handler that leaves a transaction which can not be committed has failed by its own fault.
+            # If the handler has made its transaction uncommittable, its attempt has failed.
             if is_a(error, TransactionSpoilt, TransactionManagementError):
                 return self._call.failed(error, self._delivery)
             return AckFailed(self._call.claim, describe(error), error)
         if not self._began and not self.connected and (is_last or is_empty_pool(error)):
-            # Waiting for a pool has taken its time already; to wait again would keep the slot from others.
+            # Waiting for a pool has already taken its time; waiting again would keep the slot from others.
             return PutOff(self._call.claim, PUT_OFF, Lacking.CONNECTION)
         return AckFailed(self._call.claim, describe(error), error) if is_last else None

@@ -1,7 +1,7 @@
 """The ack thread: acknowledges what handlers ended with, in batches, on a fixed schedule of retries (specification A2).
 
-What becomes ready while a commit is in flight goes into the next one; a lone item never waits for company. Each item
-has its own count of attempts and its own next time. Items of a batch that failed are tried singly from then on.
+Outcomes that become ready during a commit go into the next one; a single item never waits for others. Each item has its
+own count of attempts and its own next time. After a batch has failed, its items are tried one by one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ LARGEST_BATCH = 500
 
 
 FIRST_LOCK_WAIT, NEXT_LOCK_WAIT = "300ms", "20ms"
-"""How long the first try of an item, and each one after it, waits for a lock: others are due meanwhile."""
+"""How long the first try of an item, and each later one, waits for a lock. They are short, since
+other items are due.
+"""
 
 
 def _nothing(delivery: Delivery) -> None:
@@ -51,11 +53,11 @@ def _nothing(delivery: Delivery) -> None:
 
 
 class Acks:
-    """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, whatever the end.
+    """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, however it ends.
 
-    What somebody else has locked beyond its tries is set aside (`set_aside` is called for it) and goes on once the lock
-    is gone (`taken_up`). `run` is the thread's body; it ends when `finish` was called and nothing is pending any more
-    but what is locked.
+    An outcome that is still locked after all tries is set aside (`set_aside` is called for it) and continues once the
+    lock is gone (`taken_up`). `run` is the thread's body; it ends when `finish` was called and only locked outcomes are
+    pending.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class Acks:
 
     @property
     def locked(self) -> int:
-        """How many of them wait for a lock that somebody else holds. Being looked at is waiting, too."""
+        """How many of them wait for another session's lock, including those that are being probed."""
         with self._condition:
             return self._aside.count + self._looking + self._left
 
@@ -118,7 +120,7 @@ class Acks:
             return bool(self._fresh or self._again) or self._busy > self._looking
 
     def finish(self, seconds: float) -> int:
-        """Write what is pending, then end the thread. Waits `seconds` at most; answers how many were left."""
+        """Writes what is pending, then ends the thread. Waits `seconds` at most; returns how many were left."""
         with self._condition:
             self._finishing = True
             self._aside.stop(self._timing.now())
@@ -128,12 +130,12 @@ class Acks:
         return self.pending
 
     def run(self) -> None:
-        """Write outcomes until `finish` was asked for and nothing is pending, or locked for longer than it may be."""
+        """Writes outcomes until `finish` was called and nothing is pending, or locked for longer than allowed."""
         while batch := self._next():
             self.pulse.begin()
             try:
                 self._write(batch)
-            # Errors of the database were treated inside. A fault of ours must not end the thread: nothing would be
+            # Database errors were handled inside. A bug of ours must not end the thread: nothing would be
             # acknowledged any more. The renewal of these ends, and the reconciler takes over.
             except BaseException as bug:
                 log.error("ack_raised", items=len(batch), exc_info=for_log(bug))
@@ -155,15 +157,13 @@ class Acks:
     # --- what is due ---
 
     def _next(self) -> list[Pending]:
-        """Wait for something that is due: all that is fresh as one batch, the earliest single item, or all that is set
-        aside.
-        """
+        """Waits for what is due: all new outcomes as one batch, the earliest single item, or everything set aside."""
         with self._condition:
             while True:
                 now = self._timing.now()
                 wait = max(0, self._again[0][0] - now) if self._again else None
                 look = self._aside.wait(now)
-                # They take turns when both are due: neither a stream of new work, nor a lock that each single item
+                # They alternate when both are due: neither a stream of new work, nor a lock that each single item
                 # runs into, keeps the others from their time.
                 if look == 0:
                     batch = self._aside.take()
@@ -200,7 +200,7 @@ class Acks:
         match first.outcome:
             case Committed(outcome=outcome):
                 self._ended_as(first, outcome)
-            # Its verb would try five times for a lock, on this thread, which others need.
+            # Its verb would wait for the lock five times, on this thread, which others need.
             case GiveUp() | PutOff() if self._is_locked(first):
                 self._wait_for_lock(first)
             case GiveUp(cause=cause, failure=failure, error=error):
@@ -278,14 +278,14 @@ class Acks:
             hygiene.connect()
             with transaction.short_waits(NEXT_LOCK_WAIT):
                 answer = give_back(claim)
-        # The verb has had its own retries. Nothing can be done here any more: the renewal ends, the lease runs out,
+        # The verb has had its own retries. Nothing more can be done here: the renewal ends, the lease expires,
         # and the reconciler of whoever reaches the store takes over.
         except BaseException as error:
             if meets_lock(error) and self._is_locked(item):
                 self._wait_for_lock(item)
                 return
             acknowledge.forget(claim)
-            # A store that is away is no riddle that a traceback helps with, and each row that is out says it.
+            # If the database is away, a traceback does not help, and each delivery logs the same.
             trace = None if isinstance(error, DatabaseFault) else for_log(error)
             log.error("give_back_failed", verb=verb, error=words(error), exc_info=trace, **of_claim(claim))
             hygiene.drop()
@@ -298,7 +298,7 @@ class Acks:
         self._ended(item.delivery, item.outcome)
 
     def _was_made(self, claim: Claim) -> bool:
-        """Whether an earlier try was committed without saying so."""
+        """Whether an earlier try with unknown outcome was committed."""
         try:
             return acknowledge.was_made(claim)
         except DatabaseFault as error:
@@ -308,7 +308,7 @@ class Acks:
     # --- locks of somebody else's ---
 
     def _is_locked(self, item: Pending) -> bool:
-        """Whether somebody holds the lock at this moment. A store that can not say it is no reason to wait for one."""
+        """Whether another session holds the lock now. False if the database cannot be asked."""
         try:
             hygiene.connect()
             return bool(probe.locked([_asked(item)]))
@@ -323,8 +323,10 @@ class Acks:
         self._set_aside(item.delivery)
 
     def _look(self, items: list[Pending]) -> None:
-        """Let go on what nobody has locked any more, with all its tries; the rest waits, as long as it may."""
-        # A batch of claims has one token (ADR 002): only with its row does it name a delivery.
+        """Continues outcomes that are no longer locked, with a fresh set of tries; the rest waits, as long
+        as it may.
+        """
+        # The rows of one claim share a token (ADR 002): only row and token together identify a delivery.
         locked: set[object] = {(item.delivery.claim.row_id, item.delivery.claim.token) for item in items}
         try:
             hygiene.connect()
@@ -349,7 +351,7 @@ class Acks:
                     still.append(item)
                 case Patience.CUT_BY_STOP:
                     log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
-                    self._left += 1  # still leased: the end of the worker says so
+                    self._left += 1  # still leased: the worker logs that when it ends
                 case Patience.SPENT:
                     log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
                     acknowledge.forget(claim)

@@ -1,6 +1,6 @@
-"""What waits for a lock that somebody else holds: looked at together, a few times a second, and never waited for.
+"""Outcomes that wait for another session's lock: probed together, a few times a second, without waiting.
 
-A lock that is held is no failed attempt (ADR 016): the result stays, its lease is renewed, and nothing runs again.
+Waiting for a lock is not a failed attempt (ADR 016): the result is kept, its lease is renewed, and nothing runs again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from durable.worker.handlers.execute import Outcome
 LOOK_EVERY = timedelta(milliseconds=250)
 
 PATIENCE = timedelta(hours=1)
-"""How long a lock may be held until what waits for it is given up, and its lease runs out."""
+"""How long an outcome waits for a lock before it is given up and its lease expires."""
 
 LAST_PATIENCE = timedelta(seconds=3)
-"""The same once the worker stops, counted from there: less than its last words have."""
+"""The same once the worker is stopping, counted from then: less than the time for the last releases."""
 
 _US = timedelta(microseconds=1)
 
@@ -35,7 +35,7 @@ class Pending:
 
 
 class Patience(Enum):
-    """What becomes of something that is still locked."""
+    """What happens to an outcome that is still locked."""
 
     GOES_ON = "goes on"
     SPENT = "spent"
@@ -56,7 +56,7 @@ class Aside:
         return len(self._waiting)
 
     def stop(self, now: int) -> None:
-        """The worker stops: little patience is left."""
+        """The worker is stopping: wait for less time."""
         if self._stops_at is None:
             self._stops_at = now + LAST_PATIENCE // _US
 

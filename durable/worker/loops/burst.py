@@ -1,4 +1,4 @@
-"""`--burst`: when is everything done that is due now."""
+"""`--burst`: decides when everything that is due now is done."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SOON = timedelta(seconds=1)
 
 
 LOCKED_FOR = 10.0
-"""Seconds for which nothing but what somebody else has locked is left, after which a burst gives up."""
+"""Seconds after which a burst gives up if everything that is left is locked by other sessions."""
 
 SAID_AFTER = 2.0
 """Seconds after which it says what it waits for."""
@@ -32,7 +32,7 @@ LOCK_LOOK = 0.25
 
 
 class Quiet(Enum):
-    """Whether there is anything left."""
+    """Whether any work is left."""
 
     NOT_YET = "not yet"
     DONE = "done"
@@ -40,7 +40,7 @@ class Quiet(Enum):
 
 
 class Burst:
-    """Asks, from the main thread, whether the worker may go. Reconciles once more before it says so."""
+    """Decides, on the main thread, whether the worker may exit. Reconciles once more before that."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Burst:
                 self._ring()
                 return self._beside_locks(is_due=True)
             return Quiet.NOT_YET
-        # What is being claimed is no longer due and not held yet: only a look between two quiet moments counts.
+        # Rows that are being claimed are no longer due and not held yet: only a look between two quiet moments counts.
         if self._at_work() or made != self._claims.made:
             return Quiet.NOT_YET
         if not self._reconciled:
@@ -90,7 +90,7 @@ class Burst:
         return self._claims.in_claim or self._leases.in_flight > 0 or self._acks.at_work
 
     def _beside_locks(self, *, is_due: bool) -> Quiet:
-        """Nothing is at work here, and something is left. Answers whether somebody has had it locked for too long."""
+        """Nothing is running here, and something is left. Returns whether it has been locked for too long."""
         if not self._locks.is_time:
             return Quiet.NOT_YET
         left = probe.due(self._queues, passed_over=self._turns.passed_over) if is_due else probe.DueNow(0, 0)
@@ -102,7 +102,7 @@ class Burst:
 
 
 class _Locks:
-    """For how long locks are all that is in the way."""
+    """How long locks have been the only obstacle."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -120,7 +120,7 @@ class _Locks:
         return True
 
     def seen(self, left: probe.DueNow, results: int) -> Quiet:
-        """Another look has found nothing else. Says it once, and at the end."""
+        """Another look has found only locks. Logs it once, and at the end."""
         now = self._now()
         if self._since is None:
             self._since = now

@@ -30,28 +30,30 @@ SUSPECTS_LOOK = 1.0
 """Seconds between two looks of an idle worker for suspects."""
 
 WAIT_FOR_RING = 5.0
-"""Nothing is looked for while no slot is free; one that becomes free rings."""
+"""While no slot is free, the loop does not look; a slot that becomes free wakes it."""
 
 IN_FLIGHT = 3
-"""How many times the room may be in flight, unwritten acknowledgements included."""
+"""How many times the number of slots may be in flight, unwritten acknowledgements included."""
 
 MOST_ASIDE = 1_000
-"""So many results may wait for locks of somebody else's besides; each one more takes from the room."""
+"""How many results may also wait for other sessions' locks; each one beyond that reduces the room."""
 
 NOT_BEGUN_FOR = 1.0
-"""What was claimed ahead and has not begun after so long (the handlers before it are slow) goes back uncounted."""
+"""Deliveries that were claimed ahead and have not begun after this (because the handlers before them are slow) are
+released uncounted.
+"""
 
 WAIT_FOR_EMPTY = 0.25
-"""The last delivery that ends rings as well; this only bounds what a missed ring could cost."""
+"""The last delivery that ends wakes the loop as well; this only limits the cost of a missed wake-up."""
 
 
 class Claims:
-    """Claims what can start at once, and as much more as will within moments; holds all of it from the claim on.
+    """Claims what can start at once, and as much more as will start within moments; renews all of it from the claim on.
 
     A suspect (a row whose worker died with it) is taken only while nothing else is in flight here, and nothing else is
     claimed until it has ended. So that suspects get their turn under constant load, a hint makes the loop stop claiming
-    until the process has run empty. Neither may stall the worker for ever: after `LEASE_FOR` of waiting for the process
-    to run empty, or of one suspect, or of suspects in a row, ordinary work goes on for as long.
+    until nothing is in flight. This cannot stall the worker for ever: after `LEASE_FOR` of waiting for that, or of one
+    suspect, or of suspects in a row, ordinary work continues for as long.
     """
 
     def __init__(
@@ -91,16 +93,16 @@ class Claims:
         self._in_doubt: uuid.UUID | None = None
         self._unreturned: list[Delivery] = []
         self.made = 0
-        """How many claims brought something."""
+        """How many claims returned deliveries."""
 
     def suspects_due(self) -> None:
-        """Suspects wait: run empty, and take them. From any thread."""
+        """Suspects wait: let the process run empty, and claim them. From any thread."""
         with self._lock:
             self._hinted = True
             self._for_turns.close()
 
     def step(self) -> float:
-        """Claim what there is room for. Answers seconds to rest."""
+        """Claims what there is room for. Returns the seconds to rest."""
         if not self._ready.is_set():
             return WAIT_FOR_RING
         now = time.monotonic()
@@ -119,13 +121,13 @@ class Claims:
 
     @property
     def in_claim(self) -> bool:
-        """A claim is being made, or has failed without saying whether it was committed: rows may be ours that nobody
-        holds yet. From any thread.
+        """Whether a claim is being made, or has failed with unknown outcome, so that rows may be ours that are not held
+        yet. From any thread.
         """
         return self._claiming or self._for_turns.reserved > 0 or self._in_doubt is not None
 
     def taking(self) -> Take:
-        """What lets turns claim what they stage, each of them followed by `receive`."""
+        """Lets turns claim what they stage; call `receive` after each turn."""
         return Take(worker=self._worker, queues=self._queues, lease_for=self._lease_for, room=self._for_turns)
 
     def offer(self) -> None:
@@ -134,10 +136,10 @@ class Claims:
             self._for_turns.offer(self.room)
 
     def receive(self, claims: Sequence[Claim]) -> bool:
-        """Hold and run what a turn has claimed; its reservation ends. On the turn thread, behind each turn.
+        """Holds and runs what a turn has claimed; its reservation ends. On the turn thread, after each turn.
 
-        Answers whether the claim loop has to look again: it found no room because of the reservation, and no slot that
-        becomes free may ring for what was not used of it.
+        Returns whether the claim loop has to look again: it may have found no room because of the reservation, and no
+        freed slot would wake it for the unused part.
         """
         if claims:
             self._waiting_since = time.monotonic()
@@ -150,8 +152,8 @@ class Claims:
         return turned_away
 
     def end_reservations(self, seconds: float) -> None:
-        """Reserve nothing any more, and wait for what a turn under way brings, `seconds` at most. What comes later, of
-        a claim or a turn whose commit takes longer, is not begun: it goes back uncounted.
+        """Makes no more reservations, and waits for a turn in progress, `seconds` at most. What a claim or a turn
+        brings later, because its commit takes longer, is not begun, but released uncounted.
         """
         with self._lock:
             self._closed = True
@@ -160,8 +162,8 @@ class Claims:
             self._over = True
 
     def end(self, seconds: float) -> str:
-        """Wait until nothing is being claimed any more, `seconds` at most. Returns what may still be leased, in words;
-        empty when nothing is.
+        """Waits until no claim is in progress, `seconds` at most. Returns what may still be leased, in words; empty if
+        nothing is.
         """
         with self._lock:
             over = self._lock.wait_for(lambda: not self._claiming and not self._for_turns.reserved, max(0.0, seconds))
@@ -174,9 +176,9 @@ class Claims:
 
     @property
     def idle(self) -> int | None:
-        """How many slots nothing is there for, as far as the last claim has seen; None: all of them. From any thread.
+        """How many slots have no work, as far as the last claim has seen; None: all of them. From any thread.
 
-        What has ended counts until it is acknowledged: until then its workflow can not ask for more.
+        An ended delivery counts as work until it is acknowledged: until then its workflow cannot stage more.
         """
         in_flight = self._leases.in_flight
         if not in_flight:
@@ -189,15 +191,15 @@ class Claims:
         ahead = self._handlers.ahead
         if self._handlers.waiting > ahead // 2:
             return 0
-        # Ended handlers free their slots before their acknowledgements are written. Claims must not run ahead of those
+        # Ended handlers free their slots before their acknowledgements are written. Claims must not run ahead of these
         # without bound, nor starve them of SQLite's one write lock.
         unwritten = IN_FLIGHT * (self._handlers.size + ahead) - self._leases.in_flight
-        # Results beside somebody's locks are no reason to stop, but they are kept in memory: not without end either.
+        # Results that wait for locks are no reason to stop, but they take memory, so their number is limited.
         unwritten -= max(0, self._leases.aside - MOST_ASIDE)
         return max(0, min(self._handlers.free, unwritten) - self._for_turns.reserved)
 
     def lose_sight(self, token: uuid.UUID) -> None:
-        """Rows may be leased under this token, and nobody can find out. On the turn thread, at its end."""
+        """Rows may be leased under this token, and it cannot be found out. On the turn thread, at its end."""
         self._in_doubt = self._in_doubt or token
 
     def close(self) -> None:
@@ -205,7 +207,7 @@ class Claims:
         try:
             self._resolve_doubt()
             self._give_back()
-        except DatabaseFault as fault:  # still held: the worker's last words give it back
+        except DatabaseFault as fault:  # still held: the end of the worker releases it
             log.warning("give_back_failed", error=words(fault), worker=self._worker)
 
     def _ordinary_step(self, now: float) -> float:
@@ -240,7 +242,7 @@ class Claims:
                 self._for_turns.open(self.room)
 
     def _wait_for_slots(self, now: float) -> float:
-        """Rest until a slot is free. Others may run what waits here for too long."""
+        """Rests until a slot is free. Other workers may run what waits here for too long."""
         if not self._handlers.waiting:
             return WAIT_FOR_RING
         if now - self._waiting_since < NOT_BEGUN_FOR:
@@ -249,7 +251,7 @@ class Claims:
         return WAIT_FOR_RING
 
     def _give_back(self) -> None:
-        """Release the deliveries that have not begun. If that can not be written, they wait on for their slots."""
+        """Releases the deliveries that have not begun. If that cannot be written, they keep waiting for their slots."""
         waiting = self._handlers.take_back()
         if not waiting:
             return
@@ -268,7 +270,7 @@ class Claims:
             self._leases.end(delivery)
 
     def _return(self, deliveries: Sequence[Delivery]) -> None:
-        """Give back, uncounted, what came after the stop had begun to settle what this process holds."""
+        """Releases, uncounted, what came after the stop had begun."""
         log.info("claimed_late_given_back", count=len(deliveries), worker=self._worker)
         try:
             outcomes = releasing.release([delivery.claim for delivery in deliveries])
@@ -295,7 +297,7 @@ class Claims:
         return False
 
     def _suspects_still_wait(self, now: float) -> bool:
-        """Whether running empty is worth it still: others may have taken them, and a hint names no queues."""
+        """Whether suspects still wait: others may have taken them, and a hint names no queues."""
         if not self._suspect_is_out and now >= self._looked_at + SUSPECTS_LOOK:
             self._looked_at = now
             return claiming.suspects_due(self._queues) > 0
@@ -314,7 +316,7 @@ class Claims:
         return claiming.claim_suspect(worker=self._worker, queues=self._queues, lease_for=self._lease_for, token=token)
 
     def _hold(self, claim: Callable[[uuid.UUID], list[Claim]]) -> int:
-        """Claim, hold and dispatch; answers how many there were."""
+        """Claims, holds and dispatches; returns how many there were."""
         self._claiming = True
         try:
             self._resolve_doubt()
@@ -329,7 +331,7 @@ class Claims:
         return len(claims)
 
     def _resolve_doubt(self) -> None:
-        """Hold and run what the last claim has taken, if it failed without saying whether it was committed."""
+        """Holds and runs what the last claim has claimed, if it failed with unknown outcome."""
         if self._in_doubt is None:
             return
         committed = claiming.taken(self._in_doubt, worker=self._worker)

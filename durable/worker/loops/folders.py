@@ -1,9 +1,10 @@
 """Folders for small files of the workers of one user, that no other user can read, fill or stop.
 
-They lie in these places, in this order: what systemd made for the service (`RUNTIME_DIRECTORY`, several divided by
-`:`), what it made for the user's session (`XDG_RUNTIME_DIR`), the folder for temporary files, and `/dev/shm`. In each
-of them the folder is called `durable-UID`. In the last two a neighbour may have taken that name. Then a folder called
-`durable-UID-RANDOM` serves. Other workers of this user find it by its owner, whom nobody can forge: nothing is lost.
+They are in these places, in this order: the folder that systemd made for the service (`RUNTIME_DIRECTORY`, several
+separated by `:`), the one for the user's session (`XDG_RUNTIME_DIR`), the folder for temporary files, and `/dev/shm`.
+In each of them the folder is called `durable-UID`. In the last two another user may have taken that name; then the
+folder `durable-UID-RANDOM` is used. Other workers of this user find it by its owner, which cannot be forged: nothing is
+lost.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Taken(OSError):
 
 
 def places() -> Sequence[Path]:
-    """Where the folders may lie, the best place first. What the environment names has to be safe from other users."""
+    """Where the folders may be, the best place first. Places from the environment have to be safe from other users."""
     named = [*os.environ.get("RUNTIME_DIRECTORY", "").split(":"), os.environ.get("XDG_RUNTIME_DIR", "")]
     folders = [Path(path) for path in named if _is_safe(path)]
     with suppress(FileNotFoundError):
@@ -41,8 +42,8 @@ def places() -> Sequence[Path]:
 
 
 def make(place: Path) -> Path:
-    """The folder in this place, made if it is missing. Where its name is taken, one with a random name, and a warning
-    once in each process. Raises `OSError` when there can be none.
+    """The folder in this place, created if missing. If its name is taken, one with a random name, with a warning once
+    per process. Raises `OSError` if none can be created.
     """
     usual = place / _name()
     with suppress(FileExistsError):

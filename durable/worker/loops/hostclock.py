@@ -12,15 +12,15 @@ from durable.worker.threads.logs import get_logger
 log = get_logger("durable.worker.hostclock")
 
 NOTICED = 1.0
-"""Seconds; what a clock that is kept in order by NTP differs by is less."""
+"""Seconds. Corrections of a clock that NTP keeps right are smaller."""
 
 
 class HostClock:
-    """For SQLite, where the host's clock is the one that leases end by.
+    """For SQLite, where leases end by this host's clock.
 
-    When it jumps forward, also by a suspension of the whole machine, all leases are over at once, those of running
-    handlers included. Every living worker of the host has renewed its own within a third of `LEASE_FOR`, so leases are
-    not judged before `LEASE_FOR` has passed.
+    When it jumps forward, or the whole machine was suspended, all leases expire at once, those of running handlers
+    included. Every live worker of the host renews its own within a third of `LEASE_FOR`, so expired leases are ignored
+    until `LEASE_FOR` has passed.
     """
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -29,7 +29,7 @@ class HostClock:
         self._judge_at = 0.0
 
     def leases_can_be_judged(self, lease_for: timedelta) -> bool:
-        """Whether a lease that is over says something about its worker."""
+        """Whether an expired lease means that its worker is dead."""
         if clock.is_frozen():  # a test moves it
             return True
         now, apart = self._monotonic(), self._distance()

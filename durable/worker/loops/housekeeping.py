@@ -1,4 +1,4 @@
-"""Housekeeping: what has to be in order before the first claim, and then on a cadence."""
+"""Housekeeping: what has to be done before the first claim, and then periodically."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ SETTLE_ROUND = 1000
 _SHORTEST = timedelta(microseconds=1)
 
 PUT_OFF_FOR = 1.0
-"""Seconds until a round that comes early, after one that could not do all of its parts."""
+"""Seconds until an early round, after one that could not do all of its parts."""
 
 
 class Housekeeping:
     """Its first step counts the poison turns of dead processes, settles, offers this code what other code had to block,
     and reconciles; then `ready` is called, once.
 
-    Each part is by itself: one that meets somebody else's lock, or a fault that the next one need not meet, is put off
-    to a round that comes soon, and neither the other parts nor the readiness wait for it. A store that is away is
-    waited for.
+    The parts are independent: one that meets another session's lock, or an error that may not affect the next one, is
+    put off to an early round, and neither the other parts nor the readiness wait for it. If the database is away, it
+    waits.
 
-    `on_report` is called with each report, so that loops can be woken for what it brought.
+    `on_report` is called with each report, so that loops can be woken.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Housekeeping:
         """Who else served these queues at the last look."""
 
     def step(self) -> float:
-        """Do a round if one is due. Answers seconds until the next one."""
+        """Does a round if one is due. Returns the seconds until the next one."""
         now = time.monotonic()
         if now < self._due:
             return self._due - now
         if not self._is_ready:
             self._see_the_server()
-        # The sign of life comes first, before anything that may have to wait: a worker that is starting, or held up, is
-        # there all the same.
+        # The heartbeat comes first, before anything that may have to wait: a worker that is starting, or held up, is
+        # alive, too.
         done = [
             self._is_done("beat", self._beat),
             self._is_done("count the dead", self._count_the_dead),
@@ -93,7 +93,7 @@ class Housekeeping:
         return rest
 
     def _is_done(self, name: str, part: Callable[[], object]) -> bool:
-        """Do one part of a round. Returns whether it is done. Raises what a store that is away raised."""
+        """Does one part of a round. Returns whether it is done. Raises the error of a database that is away."""
         try:
             part()
         except (DatabaseFault, ValueError, LookupError, TypeError) as fault:
@@ -109,7 +109,9 @@ class Housekeeping:
             log.info("swept", settled=settled)
 
     def _offer(self) -> None:
-        """What other code has blocked, once; and what was locked then, until it was offered."""
+        """Offers workflows that were blocked under other code, once; and those that were locked then, until they were
+        offered.
+        """
         if self._to_offer is not None and not self._to_offer:
             return
         offered = unblock.after_deploy(registry.version(), left=self._to_offer)
@@ -128,7 +130,7 @@ class Housekeeping:
         self._has_beaten = True
 
     def reconcile(self) -> ReconcileReport:
-        """One round of reconciling, in the calling thread. Nothing is judged while the host's clock has just jumped."""
+        """One round of reconciling, in the calling thread. Does nothing while the host's clock has just jumped."""
         if self._clock is not None and not self._clock.leases_can_be_judged(settings.lease_for):
             return ReconcileReport()
         report = reconcile.reconcile()
@@ -138,8 +140,8 @@ class Housekeeping:
         return report
 
     def _see_the_server(self) -> None:
-        """Tell what of the session's settings costs something. Raises `OperationalError`, in words, for one in which
-        nothing can be written: a standby may become the primary, so the worker waits.
+        """Logs settings of the session with a cost. Raises `OperationalError`, in words, for a session that cannot
+        write: a standby may become the primary, so the worker waits.
         """
         faults = list(server_findings(connections[settings.database_alias]))
         for fault in faults:
@@ -153,7 +155,9 @@ class Housekeeping:
             log.error("poison_turn_counted", workflow=str(workflow_id), worker=self._worker)
 
     def _count(self, workflow_id: UUID) -> bool:
-        """Count one; a fault that is this workflow's leaves its note for a later round, and the others are counted."""
+        """Counts one. If an error belongs to this workflow, its note stays for a later round, and the others are
+        counted.
+        """
         try:
             return poison.count(workflow_id)
         except (DatabaseFault, ValueError, LookupError, TypeError) as fault:

@@ -1,4 +1,6 @@
-"""The lease thread: renews everything that this process holds, from the claim until its acknowledgement has ended."""
+"""The lease thread: renews the leases of this process's deliveries, from the claim until the
+acknowledgement has ended.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ log = get_logger("durable.worker.leases")
 
 
 class Leases:
-    """What is held. `beat` is the step of the lease loop; its connection belongs to that thread alone."""
+    """The deliveries of this process. `beat` is the step of the lease loop; only that thread uses its connection."""
 
     def __init__(self, *, lease_for: timedelta, idle: Wake) -> None:
         self._lease_for = lease_for
@@ -45,7 +47,7 @@ class Leases:
             self._idle.ring()
 
     def set_aside(self, delivery: Delivery) -> None:
-        """Go on renewing it, but count it no longer as in flight: its handler has ended, and it waits for a lock."""
+        """Keeps renewing it, but no longer counts it as in flight: its handler has ended, and it waits for a lock."""
         with self._lock:
             if self._held.get(delivery.claim.row_id) is delivery:
                 self._aside.add(delivery)
@@ -64,7 +66,7 @@ class Leases:
 
     @property
     def in_flight(self) -> int:
-        """How many of them do not wait for a lock of somebody else's."""
+        """How many of them do not wait for another session's lock."""
         with self._lock:
             return len(self._held) - len(self._aside)
 
@@ -79,7 +81,9 @@ class Leases:
             return list(self._held.values())
 
     def beat(self) -> float:
-        """Renew all in one call, and tell handlers what came of it. Answers seconds until the next beat."""
+        """Renews all in one call, and tells handlers of cancellations and lost leases. Returns the seconds until the
+        next beat.
+        """
         deliveries = sorted(self.all(), key=lambda delivery: delivery.claim.row_id)
         if deliveries:
             answers = renew.renew([delivery.held for delivery in deliveries], lease_for=self._lease_for)
@@ -94,10 +98,10 @@ class Leases:
             case Renewal.LOST:
                 self._lost(delivery)
             case Renewal.RENEWED | Renewal.BUSY:
-                pass  # a busy one is tried again at the next beat: two more fit into its lease
+                pass  # a busy one is retried at the next beat: two more fit into its lease
 
     def _lost(self, delivery: Delivery) -> None:
-        """Somebody else has it, or its workflow is over. If the acknowledgement is on its way, that one decides."""
+        """Another worker has it, or its workflow has ended. If the acknowledgement is on its way, that decides."""
         if delivery.may_be_committed:
             return
         if delivery.settle() is Settlement.FIRST:

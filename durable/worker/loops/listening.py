@@ -1,7 +1,7 @@
 """LISTEN on PostgreSQL, with `NOTIFY` on: wakes the loops as soon as work from outside is committed.
 
-An optimisation. With the channel cut, or with a pooler in between that swallows it, work is found by polling as ever;
-the log says so once, and the worker's row says so with each sign of life.
+An optimisation. If the channel is lost, or a pooler in between swallows it, work is found by polling as before; this is
+logged once, and the worker's row shows it with each heartbeat.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from durable.worker.threads.logs import get_logger
 log = get_logger("durable.worker.listening")
 
 LOOK_SECONDS = 0.25
-"""How long one wait takes at most: a worker that stops does not wait longer for this thread."""
+"""The longest single wait: a stopping worker does not wait longer for this thread."""
 
 ECHO_EVERY, ECHO_WITHIN = 10.0, 5.0
-"""The channel is proven by a word to itself: a half-open connection and a pooler would be silent for ever."""
+"""How often the listener sends itself a NOTIFY: a half-open connection or a pooler would be silent for ever."""
 
 FIRST_REST, LONGEST_REST = 0.5, 30.0
 
@@ -47,7 +47,7 @@ class Listener:
         self._failures = 0
 
     def step(self) -> float:
-        """Wait for a word, a moment at most. Answers seconds to rest."""
+        """Waits for a notification, a moment at most. Returns the seconds to rest."""
         try:
             with connections[self._alias].wrap_database_errors:
                 self._listen()
@@ -66,7 +66,7 @@ class Listener:
             self._open()
         if self._heard(LOOK_SECONDS, stop_after=1):
             self._ring()
-            # Callers leave out what would come within the spacing; whatever came meanwhile is found by the second look.
+            # Callers skip notifications within the spacing; the second look finds what came meanwhile.
             self._heard(2 * SPACING.total_seconds(), stop_after=None)
             self._ring()
         self._prove()
@@ -81,10 +81,10 @@ class Listener:
         self._connection.execute(f'LISTEN "{CHANNEL}"')
         self._connection.execute(f'LISTEN "{self._echo}"')
         self._echo_due, self._echo_sent = 0.0, None
-        self._ring()  # what was told while nobody listened
+        self._ring()  # notifications that came while nobody listened
 
     def _heard(self, seconds: float, *, stop_after: int | None) -> bool:
-        """Whether somebody told one of this worker's queues."""
+        """Whether there was a notification for one of this worker's queues."""
         mine = False
         for word in self._connection.notifies(timeout=seconds, stop_after=stop_after):
             if word.channel == self._echo:

@@ -1,11 +1,12 @@
-"""Whose workflow code is running, noted outside the database, where a death of the process can not roll it back.
+"""Notes that say whose workflow code is running, outside the database, where the death of the process cannot roll them
+back.
 
 A note is a memory-mapped file in a folder of this user and this database. Its owner holds an flock on it: a file that
-can be locked belongs to a process that has died, and what stands in it is the workflow whose code ran at that moment.
+can be locked belongs to a process that has died, and contains the workflow whose code was running at that time.
 
-`folders.py` says where they lie. Where a place is full, read-only or missing, the next one serves. Where
-none does, workflows turn without notes: a death of the process in workflow code is not counted then. The log says so.
-Notes of the dead are looked for in all places.
+`folders.py` says where they are. If a place is full, read-only or missing, the next one is used. If none works,
+workflows are turned without notes: then the death of a process in workflow code is not counted, and the log says so.
+Notes of dead processes are searched for in all places.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _NOTED = 1
 class Note:
     """This process's note. Written by one thread; a write is a few bytes into mapped memory.
 
-    Raises `OSError` when there is no space for it: on a full disk, a write to a map without space of its own would end
-    the process by SIGBUS.
+    Raises `OSError` if there is no space for it: on a full disk, a write to a map without reserved space would end the
+    process with SIGBUS.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,7 +55,7 @@ class Note:
             raise
 
     def write(self, workflow_id: uuid.UUID | None) -> None:
-        """Note that this workflow's code runs from here on; None: nobody's."""
+        """Records that this workflow's code is running; None: nobody's."""
         if workflow_id is None:
             self._map[0] = 0
         else:
@@ -63,7 +64,9 @@ class Note:
 
     @property
     def is_there(self) -> bool:
-        """Whether others can find it. Folders for temporary files are tidied, and those of a session go at its end."""
+        """Whether others can find it. Folders for temporary files are cleaned up, and those of a session are removed at
+        its end.
+        """
         return os.fstat(self._file).st_nlink > 0
 
     def close(self) -> None:
@@ -83,7 +86,7 @@ class Notes:
         self._told = False
 
     def open(self) -> Note | None:
-        """This process's note, or None where no place takes one; the log says so once."""
+        """This process's note, or None if no place is writable, which is logged once."""
         troubles = []
         for place in folders.places():
             try:
@@ -97,7 +100,7 @@ class Notes:
         return None
 
     def count_the_dead(self, count: Callable[[uuid.UUID], bool]) -> list[uuid.UUID]:
-        """As the function of this name, in all places that there are."""
+        """Like the function of this name, in all places."""
         counted = []
         for place in folders.places():
             for root in folders.existing(place):
@@ -117,7 +120,7 @@ def folder_of(alias: str, place: Path) -> Path:
 
 
 def forget(alias: str) -> None:
-    """Remove what is left where notes about a database lay that is no more: folders without a note in them."""
+    """Removes the empty folders of notes about a database that no longer exists."""
     for place in folders.places():
         for root in folders.existing(place):
             with suppress(OSError):  # there is none, or somebody's notes lie in it
@@ -125,10 +128,10 @@ def forget(alias: str) -> None:
 
 
 def count_the_dead(folder: Path, count: Callable[[uuid.UUID], bool]) -> list[uuid.UUID]:
-    """Call `count` for each workflow whose code ran in a process that has died since; returns the ids of those for
-    which it said that they are counted.
+    """Calls `count` for each workflow whose code was running in a process that has died since; returns the ids of those
+    for which it returned that they are counted.
 
-    A note goes only after it was counted, the others stay for a later call; two processes never count the same one.
+    A note is removed only after it was counted, others stay for a later call; two processes never count the same note.
     """
     counted = []
     for path in sorted(folder.glob("*.note")):
@@ -146,8 +149,8 @@ def count_the_dead(folder: Path, count: Callable[[uuid.UUID], bool]) -> list[uui
 
 @contextmanager
 def _locked(path: Path) -> Iterator[bytes | None]:
-    """The content of a note whose owner is dead, held so that nobody else counts it; None when the owner lives, and for
-    what another user, or a link, has put there.
+    """The content of a note whose owner is dead, locked so that nobody else counts it; None if the owner is alive, and
+    for files of other users and links.
     """
     try:
         file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -162,14 +165,14 @@ def _locked(path: Path) -> Iterator[bytes | None]:
             return
         status = os.fstat(file)
         is_ours = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-        # Between opening and locking somebody else may have counted and removed it.
+        # Between opening and locking, another process may have counted and removed it.
         yield os.pread(file, _SIZE, 0) if is_ours and status.st_nlink else None
     finally:
         os.close(file)
 
 
 def _identity(alias: str) -> str:
-    """What tells this database from others, as the name of a folder."""
+    """The name of a folder that identifies this database."""
     settings = connections[alias].settings_dict
     options = settings.get("OPTIONS") or {}
     parts = [settings[part] for part in ("ENGINE", "NAME", "HOST", "PORT")]

@@ -1,6 +1,6 @@
-"""The turn loop: feeds due messages to workflow code, a batch at a time, and knows whose code runs.
+"""The turn loop: feeds due messages to workflow code, a batch at a time, and knows whose code is running.
 
-What its turns stage goes to the claim loop's hands in the same transaction, where nothing older may be waiting.
+If nothing older may be waiting, its turns also claim what they stage, and pass it to the claim loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from durable.worker.threads.wakeup import Pace
 BATCH = 100
 
 NOTE_AGAIN = 5.0
-"""Seconds until a note is tried again where no place takes one, and between looks whether it is still there."""
+"""Seconds until another try for a note if no place is writable, and between checks whether it still exists."""
 
 
 class Turns:
@@ -67,11 +67,11 @@ class Turns:
 
     @property
     def passed_over(self) -> set[uuid.UUID]:
-        """Workflows whose turn has met somebody else's lock, and that wait for their next one. From any thread."""
+        """Workflows whose turn met another session's lock, and that wait for their next one. From any thread."""
         return self._aside.now()
 
     def step(self) -> float:
-        """Take one batch of turns. Answers seconds to rest."""
+        """Does one batch of turns. Returns the seconds to rest."""
         if not self._ready():
             return 1.0
         if time.monotonic() >= self._note_due:
@@ -94,20 +94,20 @@ class Turns:
             )
             taken = report.taken
         finally:
-            # What may have been taken keeps its room until the next step knows: no suspect starts beside it, and no
-            # burst is over without it.
+            # Deliveries that may have been claimed keep their room until the next step knows: no suspect starts beside
+            # them, and no burst ends without them.
             if not self._take.in_doubt and self._claims.receive(taken):
                 self._staged()
         if report.closed:
             self._closed(report.closed)
-        if report.staged != len(taken):  # or it is not known: what a former step took is all that it answers
+        if report.staged != len(taken):  # or it is not known: then it returns only what an earlier step has claimed
             self._staged()
         if report.left or report.held:
             return min(LEFT_FOR, self._pace.idle())
         return self._pace.idle() if report == TurnReport() else self._pace.worked()
 
     def close(self) -> None:
-        """Evict every workflow and take the note away. On the turn thread, at its end."""
+        """Evicts every workflow and removes the note. On the turn thread, at its end."""
         committed: Sequence[Claim] = ()
         try:
             committed = turn.taken(self._take)
@@ -126,7 +126,7 @@ class Turns:
             self._note = self._make_note()
 
     def _reads(self, workflow_id: uuid.UUID | None) -> None:
-        """Not as running: while the store does not answer, no code hangs."""
+        """Not as running: while the database does not answer, no code hangs."""
         if self._note is not None:
             self._note.write(workflow_id)
 

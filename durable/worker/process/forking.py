@@ -1,7 +1,7 @@
-"""What a process lets go of before it forks, or becomes another program, and what a forked one must not touch.
+"""What a process closes before it forks, or becomes another program, and what a forked process must not touch.
 
-A connection that two processes have is one session: each reads the replies to the other's questions, and their
-transactions mix. A pool of connections has threads besides, of which the child has none.
+If two processes share a connection, it is one session: each reads the replies to the other's statements, and their
+transactions mix. A connection pool also has threads, which the child does not have.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _told: set[str] = set()
 def let_go() -> None:
     """Before a fork or an exec: close this thread's connections and the process's pools. Later use opens new ones.
 
-    Those of other threads are theirs, and cannot be closed from here.
+    Connections of other threads cannot be closed from here.
     """
     hygiene.drop()
     for pool in unpooled.take_pools():
@@ -36,7 +36,9 @@ def let_go() -> None:
 
 
 def tell_of_threads() -> None:
-    """Before a fork: log the host's threads that run here, once each. The child has what they hold, and not them."""
+    """Before a fork: logs the project's threads that run here, once each. The child gets their locks, but not the
+    threads.
+    """
     names = {thread.name for thread in threading.enumerate() if thread is not threading.main_thread()} - _told
     hosts = sorted(name for name in names if not name.startswith(OWN_THREADS))
     _told.update(names)
@@ -45,11 +47,12 @@ def tell_of_threads() -> None:
 
 
 def forget() -> None:
-    """In a forked child, before anything else: know nothing of the parent's pools and threads.
+    """In a forked child, before anything else: forgets the parent's pools and threads.
 
-    Pools that another thread has opened since `let_go` are kept, unused: to end one takes its threads, and to close its
+    Pools that another thread has opened since `let_go` are kept, unused: ending one needs its threads, and closing its
     connections would end the parent's sessions.
     """
     _inherited.extend(unpooled.take_pools())
-    # Its one thread, if the host has used async code before, is the parent's: what the child gave it would never run.
+    # If the project has used async code before, its thread is the parent's: work that the child gives it would never
+    # run.
     SyncToAsync.single_thread_executor = ThreadPoolExecutor(max_workers=1)

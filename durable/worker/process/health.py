@@ -1,9 +1,9 @@
 """The small HTTP answer of `--health ADDRESS:PORT`: 200 and "ok", or 503 and the reasons, one a line.
 
 Nothing here waits for a caller: many may be slow or silent, and others are answered meanwhile. Reasons may name hosts,
-ports and errors of the database, so only callers on the loopback interface read them, and of those none that call this
-machine by a name of their own: a browser does, on a page whose name was made to lead here. Others get "not ok", and the
-log the reasons.
+ports and database errors, so only callers on the loopback interface get them, unless they address this machine by a
+foreign name, as a browser does on a page whose name was made to resolve to it. Others get "not ok", and the log has the
+reasons.
 """
 
 from __future__ import annotations
@@ -30,16 +30,18 @@ REQUEST_SECONDS = 5.0
 """How long a caller may take to send its request."""
 
 MOST_CALLERS = 64
-"""Callers that are heard at once. One more ends the wait of the oldest one of the address that has the most."""
+"""Callers that are served at once. One more closes the oldest connection of the address that has the most."""
 
 MOST_OF_A_REQUEST = 8 * 1024
 """Bytes of a request's head."""
 
 MOST_OF_AN_ANSWER = 4 * 1024
-"""Bytes of an answer's body: what every socket takes without waiting."""
+"""Bytes of a response body that every socket takes without waiting."""
 
 DEAF_FOR = 0.1
-"""Seconds without listening after callers could not be taken. They would keep the socket ready, and its thread busy."""
+"""Seconds without listening after connections could not be accepted. They would keep the socket ready, and its thread
+busy.
+"""
 
 ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - what `--health :8080` asks for
 
@@ -61,7 +63,7 @@ class _Caller:
     is_near: bool
     """Whether it came over the loopback interface."""
     lacking: str
-    """What the system lacked when it was taken."""
+    """What the system lacked when it was accepted."""
     head: bytearray = field(default_factory=bytearray)
 
 
@@ -98,10 +100,10 @@ class HealthSocket:
         return listening + [caller.socket.fileno() for caller in self._callers]
 
     def serve(self, look: Callable[[], Sequence[str]]) -> None:
-        """Take new callers and answer those that have asked, without waiting for any. `look` returns the reasons why
-        the answer is red, none if it is green; it is called at most once, and only if somebody has asked.
+        """Accepts new callers and answers complete requests, without waiting for any. `look` returns the reasons why
+        the answer is red, none if it is green; it is called at most once, and only if there is a request.
 
-        Without a free descriptor the answer is red, and says that.
+        Without a free descriptor the answer is red, and says so.
         """
         asked = self._hear()
         self._take()
@@ -152,7 +154,7 @@ class HealthSocket:
                     return
 
     def _has_made_room(self) -> bool:
-        """Give a descriptor back, so that one more caller can be taken. False when there is none to give."""
+        """Closes a connection, so that one more can be accepted. False if there is none to close."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -182,7 +184,7 @@ class HealthSocket:
     # --- hearing and answering them ---
 
     def _hear(self) -> list[_Caller]:
-        """Read what callers have sent. Returns those who have said all, and are to be answered."""
+        """Reads what callers have sent. Returns those whose requests are complete."""
         asked = []
         for caller in list(self._callers):
             try:
@@ -216,8 +218,8 @@ class HealthSocket:
             caller.socket.send(_response(status, body, with_body=not head.startswith(b"HEAD ")))
 
     def _is_called_by_its_name(self, head: bytes) -> bool:
-        """Whether the request names this machine as its own people do: by an address, as localhost, or by the name that
-        `--health` gave. Browsers send the name that a page came from; who sends none is no browser.
+        """Whether the request addresses this machine by an address, as localhost, or by the name in `--health`.
+        Browsers send the name that a page came from; a caller that sends none is not a browser.
         """
         return all(_is_own_name(_PORT.sub("", host.decode("latin-1")), self._name) for host in _HOST.findall(head))
 
@@ -228,7 +230,7 @@ class HealthSocket:
 
 
 class HealthThread:
-    """Answers on a thread of its own, for a process that has no loop to do it in."""
+    """Answers on a separate thread, for a process that has no loop for it."""
 
     def __init__(self, listener: HealthSocket, look: Callable[[], Sequence[str]]) -> None:
         self._listener = listener
@@ -248,7 +250,7 @@ class HealthThread:
             try:
                 readable(self._listener.filenos(), 0.2)
                 self._listener.serve(self._look)
-            # Without this thread nobody hears any more how the worker is, and a probe that gets no answer kills it.
+            # Without this thread there would be no answers, and a probe without an answer kills the worker.
             except Exception:
                 log.exception("health_answer_failed")
                 self._stopping.wait(DEAF_FOR)
@@ -265,14 +267,14 @@ def parse_address(text: str) -> tuple[str, int]:
 def _seen(look: Callable[[], Sequence[str]]) -> Sequence[str]:
     try:
         return look()
-    # Whatever is wrong with a worker that cannot say how it is, its callers get an answer, and it is red.
+    # If the worker cannot determine its state, callers still get an answer, and it is red.
     except Exception:
         log.exception("health_answer_failed")
         return ["this worker cannot determine its state; its log says why"]
 
 
 def _fault_of(head: bytes | bytearray) -> str:
-    """The status for what is no request; "" while it may be one."""
+    """The error status for an invalid request; "" while it may be valid."""
     if len(head) > MOST_OF_A_REQUEST:
         return "431 Request Header Fields Too Large"
     return "" if head[:1].isalpha() else "400 Bad Request"

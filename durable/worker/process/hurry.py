@@ -1,4 +1,4 @@
-"""The end without grace: a second signal, or SIGQUIT. What is held is given back first, within two seconds."""
+"""The end without grace: a second signal, or SIGQUIT. Deliveries are released first, within two seconds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from types import FrameType
 from durable.worker.process.signals import end_now
 
 AT_MOST = 2.0
-"""Seconds that giving back may take. A store that is slower leaves the rows to their leases."""
+"""Seconds for releasing. If the database is slower, the rows stay leased until their leases expire."""
 
 
 class Hurry:
     """Called with the number of a signal, in its handler, after the stop was asked for: cuts the grace of the stop, and
-    ends the process when that takes too long. Takes no lock, since the handler may have interrupted whoever holds it.
+    ends the process when that takes too long. Takes no lock, since the handler may have interrupted the thread that
+    holds it.
     """
 
     def __init__(self, cut_grace: Callable[[], None]) -> None:
@@ -22,7 +23,7 @@ class Hurry:
         self._number: int | None = None
 
     def __call__(self, number: int) -> None:
-        """Hurry. Once; later calls change nothing, since the end is near anyway."""
+        """Hurries. Later calls change nothing."""
         if self._number is None:
             self._number = number
             signal.signal(signal.SIGALRM, self._time_is_up)

@@ -1,4 +1,4 @@
-"""The words in which a worker is asked to run, and says how it ended."""
+"""Modes and exit codes of a worker."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class Exit(IntEnum):
     USAGE = 2
     STORE = 3
     MACHINE = 4
-    """The machine had no threads or descriptors left for it, at its start."""
+    """At its start, the machine had no threads or descriptors left for it."""
     RESTART = 75
-    """To be started anew at once: workflow code hung the turn thread, or the code on disk has changed."""
+    """To be restarted at once: workflow code hung the turn thread, or the code on disk has changed."""
 
 
 class Mode(Enum):

@@ -21,11 +21,11 @@ def adopts_orphans() -> bool:
 
 
 def watch_over() -> int | None:
-    """Fork, and return None in the child, which goes on with the program. The parent forwards signals to it and reaps
-    whatever ends, and returns the child's exit code when that ends.
+    """Forks, and returns None in the child, which continues with the program. The parent forwards signals to it, reaps
+    all processes that end, and returns the child's exit code when the child ends.
 
     A worker must not reap in its own process: it would take the exit codes of the processes that handlers wait for.
-    Raises `OSError` when no process is to be had.
+    Raises `OSError` if there are no more processes.
     """
     forwarded = signal.valid_signals() - _OWN
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
@@ -49,7 +49,7 @@ def watch_over() -> int | None:
 
 
 def follow(parent: int) -> None:
-    """Let this process get SIGTERM when its parent ends, also where it has no time to look."""
+    """Makes the system send SIGTERM to this process when its parent ends, even if it has no time to look."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it has ended before
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Standard output and error of a process, which may be closed, full, without a reader, or no UTF-8."""
+"""Standard output and error of a process, which may be closed, full, without a reader, or not UTF-8."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from io import TextIOWrapper
 
 
 def make_sure() -> None:
-    """Open what the parent has closed, and write escapes for characters that the encoding does not have.
+    """Opens what the parent has closed, and writes escapes for characters that the encoding does not have.
 
-    A closed descriptor goes to whatever is opened next: a line for stderr would land in a database connection.
+    The next file that is opened would get a closed descriptor: a line for stderr would go into a database connection.
     """
     for descriptor in range(3):
         try:
@@ -31,7 +31,7 @@ def make_sure() -> None:
 
 
 def flush() -> None:
-    """Write out what is buffered, as far as somebody takes it."""
+    """Writes out what is buffered, if possible."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
             stream.flush()

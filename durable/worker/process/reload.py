@@ -26,7 +26,9 @@ class Code(Enum):
 
 
 class CodeWatch:
-    """Compares the times of all loaded modules' files. A change that does not compile is told, and waited out."""
+    """Compares the times of all loaded modules' files. A change that does not compile is logged, and the next one
+    awaited.
+    """
 
     def __init__(self) -> None:
         self._times: dict[Path, float] = {}
@@ -43,7 +45,7 @@ class CodeWatch:
         for path in iter_all_python_module_files():
             try:
                 written = path.stat().st_mtime
-            except FileNotFoundError:  # being saved, or deleted: the next look will tell
+            except FileNotFoundError:  # being saved, or deleted: the next look decides
                 continue
             known = self._times.get(path)
             self._times[path] = written
@@ -54,7 +56,7 @@ class CodeWatch:
 
 
 def start_anew() -> None:
-    """Replace this process by a new one with the same command line. Does not return."""
+    """Replaces this process with a new one with the same command line. Does not return."""
     forking.let_go()
     output.flush()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the same program again

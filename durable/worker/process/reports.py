@@ -1,4 +1,4 @@
-"""What a worker process tells its supervisor about itself, through a pipe, a line at a time."""
+"""What a worker process reports to its supervisor, through a pipe, a line at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class State(StrEnum):
 
     WELL = "well"
     WAITING = "waiting"
-    """It waits for the store, and would work otherwise."""
+    """It only waits for the database."""
     RED = "red"
 
 
@@ -36,14 +36,14 @@ class Reporter:
         os.set_blocking(pipe, False)
 
     def tell(self, report: Report) -> None:
-        """Tell the supervisor. A pipe that is full, or that nobody reads any more, is nobody's trouble here."""
+        """Reports to the supervisor. Ignores a pipe that is full or has no reader."""
         line = f"{report.state.value} {report.text}".replace("\n", " ").encode()[:2000] + b"\n"
         with suppress(BlockingIOError, BrokenPipeError):
             os.write(self._pipe, line)
 
 
 def read(pipe: int) -> list[Report]:
-    """The supervisor's end: what has been told since the last time."""
+    """The supervisor's end: the reports since the last call."""
     try:
         lines = os.read(pipe, 65536).decode("utf-8", "replace").splitlines()
     except BlockingIOError:

@@ -1,8 +1,8 @@
 """What signals do to a worker or a supervisor. The table for operators is in `docs/operations.md`.
 
-A stop in good order is asked for by SIGTERM, SIGINT and SIGHUP; a later second one, or SIGQUIT, ends the grace. Signals
-that mean nothing to a worker, but would end the process by default, stop it in good order as well, since rows that it
-holds would otherwise stay claimed until their leases run out.
+SIGTERM, SIGINT and SIGHUP request a clean stop; a later second one, or SIGQUIT, ends the grace. Signals that mean
+nothing to a worker, but would end the process by default, also stop it cleanly, since its rows would otherwise stay
+claimed until their leases expire.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from typing import Any, Self
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 TAKEN_EVEN_IF_IGNORED = (signal.SIGTERM, signal.SIGINT)
-"""Shells ignore SIGINT for jobs in the background, and some entry points ignore SIGTERM; a worker stops in good order
-all the same. SIGHUP and SIGQUIT stay ignored where the caller has ignored them, as `nohup` does."""
+"""Shells ignore SIGINT for background jobs, and some entry points ignore SIGTERM; a worker still stops cleanly. SIGHUP
+and SIGQUIT stay ignored if the parent has ignored them, as `nohup` does.
+"""
 
 _NAMES_OF_UNASKED = (
     "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU", "SIGIO", "SIGPWR", "SIGSTKFLT",
@@ -28,8 +29,9 @@ UNASKED_SIGNALS = (
     *(signal.Signals[name] for name in _NAMES_OF_UNASKED if hasattr(signal, name)),
     *(range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if hasattr(signal, "SIGRTMIN") else ()),
 )
-"""Signals whose default action ends a process, and that nobody sends to a worker on purpose. Those for which the host
-has a handler of its own are left to it."""
+"""Signals whose default action ends a process, and that nobody sends to a worker on purpose. If the project has a
+handler for one, it is left in place.
+"""
 
 TO_STOP = (*STOP_SIGNALS, signal.SIGQUIT)
 
@@ -39,8 +41,9 @@ terminal that belongs to another job, which would otherwise stop the whole proce
 
 HANDLED = (*STOP_SIGNALS, signal.SIGQUIT, *UNASKED_SIGNALS)
 TOGETHER = 0.5
-"""Seconds after the first signal in which others are the same one: `timeout`, shells and process managers signal a
-process and then its group, and handlers must not be cut off by that."""
+"""Seconds after the first signal in which another counts as the same: `timeout`, shells and process managers signal a
+process and then its group, which must not cut off handlers.
+"""
 
 
 class StopSignals:
@@ -64,15 +67,14 @@ class StopSignals:
         self._stays_deaf = False
 
     def stay_deaf(self) -> None:
-        """Leave the signals that ask for a stop ignored at the exit of this block. For a process that ends with it:
-        Python gives them their default actions back while it shuts down, and whoever asks a third time would turn a
-        good end into a death by signal.
+        """Leaves the stop signals ignored at the exit of this block. For a process that ends then: Python restores
+        their default actions while it shuts down, and a third signal would turn a clean end into a death by signal.
         """
         self._stays_deaf = True
 
     def code(self, code: int) -> int:
-        """The exit code: `code`, but for a clean end that a signal brought about which nobody sends on purpose. That is
-        128 and its number, so that a service manager starts the worker again.
+        """The exit code: `code`, except after a clean end that was caused by a signal which nobody sends on purpose.
+        Then it is 128 plus its number, so that a service manager restarts the worker.
         """
         return 128 + self._unasked if code == 0 and self._unasked is not None else code
 
@@ -86,13 +88,13 @@ class StopSignals:
             for number in _IGNORED:
                 self._set_default(number, signal.SIG_IGN)
             if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
-                # Inherited from a parent. The system would reap the processes that handlers start, and `subprocess`
+                # Inherited from the parent. The system would reap the processes that handlers start, and `subprocess`
                 # would tell each handler that its process has ended with 0.
                 self._set(signal.SIGCHLD, signal.SIG_DFL)
             if signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
                 faulthandler.register(signal.SIGUSR1, file=2)
-            # A mask is inherited, and a supervisor blocks them around its forks; one that came meanwhile is delivered
-            # now.
+            # The mask is inherited, and a supervisor blocks signals around its forks; one that came meanwhile is
+            # delivered now.
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [*HANDLED, signal.SIGUSR1, signal.SIGCHLD])
         return self
 

@@ -1,4 +1,6 @@
-"""How a worker is heard: the lines and signals of all its threads leave through one, which is for the host's code."""
+"""How a worker logs: the lines and signals of all its threads are emitted on one thread, which runs
+the project's code.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +15,28 @@ from durable.worker.threads.logs import get_logger
 log = get_logger("durable.outbound")
 
 DRAINED_WITHIN = 3.0
-"""Seconds that the last lines and signals of a worker have to leave. A handler that blocks must not keep it alive."""
+"""Seconds for emitting the last lines and signals of a worker. A handler that blocks must not keep it alive."""
 
 REPORTED_WITHIN = 2.0
-"""Seconds that Sentry, where the host has it, has to send what it was given."""
+"""Seconds for Sentry, if the project uses it, to send its queue."""
 
 
 SAID_WITHIN = 2.0
-"""Seconds that a line of the supervisor has to leave."""
+"""Seconds for emitting a line of the supervisor."""
 
 
 def start_without_a_thread() -> None:
-    """In a process that forks, where none may stay: let no line hold it up for long."""
+    """In a process that forks, which may keep no thread: lets no line hold it up for long."""
     outbound.wait_at_most(SAID_WITHIN)
 
 
 def is_heard() -> bool:
-    """False when something of the host still blocks, and may hold locks that the end of the process would wait for."""
+    """False if code of the project still blocks, and may hold locks for which the end of the process would wait."""
     return not outbound.is_blocked()
 
 
 def start() -> None:
-    """From here on the threads of this process only queue what they say."""
+    """From now on the threads of this process only queue their lines and signals."""
     outbound.start(
         outbound.Upkeep(
             before=hygiene.refresh, after=_close_what_is_open, idle=hygiene.rest, overflowed=logs.overflowed
@@ -43,19 +45,19 @@ def start() -> None:
 
 
 def stop() -> bool:
-    """Let the last of it leave, from Sentry's queue too: a process of `--processes` ends without Python's own farewell,
-    in which that would happen. Returns whether the thread has come to its end.
+    """Emits the last lines and signals, Sentry's queue included: a process of `--processes` ends without Python's exit
+    handlers, which would do that. Returns whether the thread has ended.
     """
     is_heard = outbound.stop(DRAINED_WITHIN)
     sentry: Any = sys.modules.get("sentry_sdk")
     if sentry is not None:
-        with suppress(Exception):  # it is the host's, and may be anything of that name
+        with suppress(Exception):  # it is the project's, and may be any module of that name
             sentry.flush(timeout=REPORTED_WITHIN)
     return is_heard
 
 
 def _close_what_is_open(kind: str) -> None:
-    """A receiver that leaves a transaction open has lost it: the next one must not write into that."""
+    """A transaction that a receiver leaves open is rolled back: the next receiver must not write into it."""
     aliases = hygiene.left_open()
-    if aliases and kind == "signal":  # of a log handler it would be said by way of that handler, without an end
+    if aliases and kind == "signal":  # for a log handler, the line would go through that handler again, without end
         log.error("signal.transaction_left_open", aliases=aliases)

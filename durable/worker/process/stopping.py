@@ -1,4 +1,6 @@
-"""The end of a worker: handlers get their grace, acknowledgements their schedule, and the rest goes back uncounted."""
+"""The end of a worker: handlers get their grace, acknowledgements their schedule, and the rest is
+released uncounted.
+"""
 
 from __future__ import annotations
 
@@ -28,17 +30,19 @@ LAST_WORDS = 5.0
 """Seconds after `GRACE_FOR` in which acknowledgements and releases have to end."""
 
 SHORT_CLAIM = 4.0
-"""Seconds that a claim under way may take to come to its end, also without grace."""
+"""Seconds that a claim in progress may take to finish, even without grace."""
 
 LOCKED_FOR = 0.1
-"""Seconds between two tries to give back what somebody else has locked."""
+"""Seconds between two tries to release what another session has locked."""
 
 BURST_PATIENCE = 100
-"""Looks at a store that does not answer until a burst gives up: about two seconds."""
+"""How many looks at a database that does not answer before a burst gives up: about two seconds."""
 
 
 class _Farewell(threading.Thread):
-    """Gives back what can not be finished. On a thread of its own: a store that is away must not hold up the end."""
+    """Releases what cannot be finished. On a separate thread, so that a database that is away does not
+    hold up the end.
+    """
 
     def __init__(self, worker: Worker, left: Sequence[Delivery]) -> None:
         super().__init__(name="durable-farewell", daemon=True)
@@ -46,7 +50,7 @@ class _Farewell(threading.Thread):
         self._left = left
         self.said = threading.Event()
         self.late = threading.Event()
-        """Nobody waits for the last words any more."""
+        """Nobody waits for the last releases any longer."""
         self.trouble = ""
 
     def run(self) -> None:
@@ -57,7 +61,7 @@ class _Farewell(threading.Thread):
                 renew.renew([delivery.held for delivery in self._left], lease_for=settings.lease_for)
                 self._release()
             beat.gone(self._worker.name)
-        # Whatever keeps the last words from being written, the exit code has to say so.
+        # Whatever keeps the last releases from being written, the exit code has to show it.
         except BaseException as fault:  # noqa: BLE001
             self.trouble = words(fault)
         finally:
@@ -65,7 +69,7 @@ class _Farewell(threading.Thread):
             self.said.set()
 
     def _release(self) -> None:
-        """Give everything back; what somebody else has locked again and again, while there is time."""
+        """Releases everything; retries what another session has locked while there is time."""
         left = list(self._left)
         while left:
             outcomes = release.release([delivery.claim for delivery in left])
@@ -80,11 +84,11 @@ class _Farewell(threading.Thread):
 
 
 def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
-    """Stop a worker in good order. Answers its exit code: `code`, or `Exit.STORE` when something could not be written.
+    """Stops a worker cleanly. Returns its exit code: `code`, or `Exit.STORE` if something could not be written.
 
-    Claims and turns end first. Handlers have `grace` seconds, acknowledgements five more; what has not ended by then is
-    released uncounted, and handlers that still run are told so and left alone. What a claim brings later still goes
-    back at once; one that does not come to its end in time is said, and makes the exit code `Exit.STORE`.
+    Claims and turns end first. Handlers have `grace` seconds, acknowledgements five more; deliveries that have not
+    ended by then are released uncounted, and their handlers are told to stop, but not waited for. What a claim brings
+    later is released at once; a claim that does not finish in time is logged, and makes the exit code `Exit.STORE`.
     """
     deadline = time.monotonic() + grace
     for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop):
@@ -102,7 +106,7 @@ def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
     farewell = _Farewell(worker, unfinished)
     try:
         farewell.start()
-    except RuntimeError:  # no more threads on this machine: it is said here, however long that takes
+    except RuntimeError:  # no more threads on this machine: emit it here, however long that takes
         farewell.run()
     farewell.said.wait(max(0.1, end - time.monotonic()))
     farewell.late.set()
@@ -131,5 +135,5 @@ def _verdict(worker: Worker, code: Exit, farewell: _Farewell, unwritten: int, un
         still_leased=held,
         error="; ".join(filter(None, [trouble, unclaimed])),
     )
-    # A turn that hangs inside its transaction may be the very reason: the process has to start anew all the same.
+    # A turn that hangs inside its transaction may be the reason: the process still has to restart.
     return code if code is Exit.RESTART else Exit.STORE

@@ -1,5 +1,5 @@
-"""`--processes N`: forks workers and keeps their number. Opens no database connection, and has no thread but for the
-moment in which a line leaves; what the host has opened in this process is closed before each fork.
+"""`--processes N`: forks workers and keeps their number. Opens no database connection, and has no thread except for the
+moment in which a line is emitted; connections that the project has opened in this process are closed before each fork.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ SILENT_AFTER = 10.0
 """Seconds without a report after which a child makes the supervisor red."""
 
 LIVED_LONG = 10.0
-"""Seconds after which a death is no quick one, and the replacement starts at once."""
+"""A child that dies after this many seconds is replaced at once; one that dies sooner, with back-off."""
 
 HURRIED = 3.0
 """Seconds after a second signal in which children have to give back what they hold."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
 FINAL = frozenset({Exit.CLEAN, Exit.USAGE, Exit.STORE})
-"""Codes by which a child says that it is through, or that another start would not help."""
+"""Exit codes of a child that has finished, or for which another start would not help."""
 
 
 @dataclass(slots=True)
@@ -66,11 +66,11 @@ class _Child:
 
 
 class Supervisor:
-    """Runs `child(number, reporter)` in `processes` forked processes; its answer is their exit code.
+    """Runs `child(number, reporter)` in `processes` forked processes; it returns their exit code.
 
-    What dies is replaced, with a back-off when it dies young; what does not get ready within `ready_within` is killed
-    first. A child that waits for the store is not late. Signals are forwarded. In a burst, children that are through
-    are not replaced. `run` answers the worst code of those that ended in the end.
+    A child that dies is replaced, with back-off if it dies young; one that is not ready within `ready_within` is killed
+    first. A child that waits for the database is not late. Signals are forwarded. In a burst, children that have
+    finished are not replaced. `run` returns the worst exit code of the last children.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Supervisor:
             self._stopping = time.monotonic()
             self._code = code
         elif self._code is Exit.RESTART:
-            self._code = code  # an end that is asked for outranks a restart that is under way
+            self._code = code  # a requested stop overrides a restart in progress
         self._send(signal.SIGTERM)
         self._doorbell.ring()
 
@@ -176,7 +176,7 @@ class Supervisor:
             child.pid, child.pipe = pid, inner
             child.started_at = child.heard_at = time.monotonic()
             child.report, child.was_ready = None, False
-            if self._stopping is not None:  # it came while this child was not known yet; twice does no harm
+            if self._stopping is not None:  # it came before this child was known; sending it twice does no harm
                 self._send(signal.SIGTERM)
         except OSError as full:  # no more processes or descriptors in this system, for now
             log.error("worker_process_not_forked", number=child.number, error=str(full))
@@ -185,7 +185,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
 
     def _be_child(self, child: _Child, outer: int, parent: int) -> None:
-        """In the forked process. Never returns: the rest of the parent's program is not the child's."""
+        """In the forked process. Never returns: the child must not run the rest of the parent's program."""
         code = 1
         try:
             # A Ctrl-C goes to the whole group of the terminal; the child shall hear it from its parent, once.
@@ -228,7 +228,7 @@ class Supervisor:
             child.was_ready = child.was_ready or child.report.state is State.WELL
 
     def _reap(self) -> None:
-        # All that have ended, not ours alone: as the first process of a container this one gets the orphans.
+        # All that have ended, not only ours: as the first process of a container this one adopts orphans.
         ended = orphans.reap()
         for child in self._children:
             if child.pid in ended:
@@ -273,7 +273,9 @@ class Supervisor:
                     os.kill(child.pid, number)
 
     def _hurry(self, number: int) -> None:
-        """A second signal, in its handler: the children give back what they hold; a further one waits for nothing."""
+        """A second signal, in its handler: the children release what they hold; after a further one nothing is waited
+        for.
+        """
         now = time.monotonic()
         if self._hurried is None:
             self._hurried = (number, now)

@@ -51,7 +51,9 @@ LOOKS = 4
 """How often in `POLL_FOR` the watcher looks on SQLite: a look takes some 20 microseconds and no lock."""
 
 LONGEST_LOOK = timedelta(seconds=0.25)
-"""However cheap the watching for foreign writes is: due times pass without a write, so the loops look this often."""
+"""However cheap watching for other connections' writes is: due times pass without a write, so the loops look this
+often.
+"""
 
 
 @dataclass(slots=True)
@@ -73,7 +75,7 @@ def default_name() -> str:
 class Worker:
     """Turns, claims, runs and acknowledges until it is stopped. `run` is for the thread that owns it, once.
 
-    `on_tick` is called from `run` about twice a second, for whoever shows or watches the worker.
+    `on_tick` is called from `run` about twice a second, to show or watch the worker.
     """
 
     def __init__(
@@ -90,7 +92,7 @@ class Worker:
         self.tally = Tally()
         self.ready = threading.Event()
         self.is_heard = True
-        """After the end: False when something of the host's still blocks the thread that lines and signals leave by."""
+        """After the end: False if code of the project still blocks the thread that emits lines and signals."""
         self._mode = mode
         self._at_start = at_start
         self._on_tick = on_tick
@@ -165,14 +167,14 @@ class Worker:
             self.loops.append(Loop("listen", self.listener.step, at_end=self.listener.close, prepare=lambda: None))
 
     def _pace(self) -> Pace:
-        """On SQLite something cheaper watches for what others write, at `POLL_FOR`; on PostgreSQL the looks do it."""
+        """On SQLite a cheaper watcher notices others' writes, at `POLL_FOR`; on PostgreSQL the looks do."""
         watched = connections[self._alias].vendor == "sqlite"
         return Pace(max(settings.poll_for, LONGEST_LOOK) if watched else settings.poll_for)
 
     # --- running ---
 
     def run(self) -> Exit:
-        """Work until stopped (or, in a burst, until nothing is due), then stop in good order. Answers how it went."""
+        """Works until stopped (or, in a burst, until nothing is due), then stops cleanly. Returns the exit code."""
         try:
             speaking.start()
         except (RuntimeError, MemoryError) as full:
@@ -227,19 +229,19 @@ class Worker:
             self.stop(Exit.MACHINE)
 
     def stop(self, code: Exit = Exit.CLEAN) -> None:
-        """Ask the worker to stop in good order. From any thread, and from signal handlers. A restart that is under way
-        becomes an end when an end is asked for; nothing else is taken back.
+        """Asks the worker to stop cleanly. From any thread, and from signal handlers. If a restart is in progress and a
+        stop is requested, it becomes a stop; nothing else is revoked.
         """
         if self._exit is None or self._exit is Exit.RESTART:
             self._exit = code
         self._doorbell.ring()
 
     def cut_grace(self) -> None:
-        """Let a stop, the one under way included, wait for no handler. From any thread, and from signal handlers."""
+        """Makes a stop, even one in progress, wait for no handler. From any thread, and from signal handlers."""
         self.grace_is_cut = True
 
     def ring(self) -> None:
-        """Make the turn and claim loops look now."""
+        """Makes the turn and claim loops look now."""
         self._turn_wake.ring()
         self._claim_wake.ring()
 
@@ -265,19 +267,19 @@ class Worker:
 
     @property
     def waits_for_store(self) -> bool:
-        """Whether the only thing that keeps this worker from its work is a store that does not answer."""
+        """Whether the only obstacle is a database that does not answer."""
         return bool(self.housekeeping_loop.pulse.trouble) and self._hangs is None
 
     @property
     def has_handlers_running(self) -> bool:
-        """Whether handlers go on behind the worker's end; they must not keep the process alive."""
+        """Whether handlers are still running after the worker's end; they must not keep the process alive."""
         return self.handlers.busy > 0 or self.turn_loop.alive
 
     def _watch_turns(self) -> None:
         hanging = self.turns.hanging(self._hang_after)
         if hanging is not None and self._hangs is None:
-            # A thread can not be stopped from outside without leaving locks held: the process has to go. The note of
-            # whose code runs stays behind, and the next start counts it.
+            # A thread cannot be stopped from outside without leaving locks held: the process has to end. The note of
+            # whose code is running stays, and the next start counts it.
             self._hangs = hanging
             log.error("turn_hangs", workflow=str(hanging), seconds=self._hang_after, worker=self.name)
             self.stop(Exit.RESTART)
@@ -315,7 +317,7 @@ class Worker:
     def _store_answers(self) -> bool:
         try:
             connections[self._alias].ensure_connection()
-        except DatabaseFault as fault:  # what it says is all there is to it; a traceback of the driver's would hide it
+        except DatabaseFault as fault:  # its text says everything; a traceback of the driver's would hide it
             log.error("store_unreachable", error=words(fault), worker=self.name)
             return False
         return True

@@ -17,8 +17,9 @@ from durable.flow.transactions.lending import Session, session
 from durable.store.connections import unpooled
 
 PROBE_AFTER = 5.0
-"""Seconds of idleness after which a connection is asked whether it still lives. A server, a balancer or a firewall may
-have dropped it in silence; asking before every step would cost a round trip each time."""
+"""Seconds of idleness after which a connection is checked. A server, a balancer or a firewall may have dropped it
+silently; checking before every step would cost a round trip each time.
+"""
 
 
 class _LastUse(threading.local):
@@ -29,8 +30,8 @@ _last_use = _LastUse()
 
 
 def refresh() -> None:
-    """Before work: close connections that are broken, ended by the server, too old by `CONN_MAX_AGE`, or dead after a
-    long rest.
+    """Before work: closes connections that are broken, ended by the server, too old by `CONN_MAX_AGE`, or dead after a
+    long pause.
 
     `CONN_MAX_AGE = 0` means "close after each request" and would mean a new connection for each activity here; such
     connections are kept while the thread is busy, and `rest` closes them.
@@ -60,8 +61,9 @@ def connect() -> None:
 
 
 def _read_committed(connection: BaseDatabaseWrapper) -> None:
-    """Let the engine's own transactions wait for locks, whatever the host wants of its own: at another level they fail
-    to serialize instead, and a result that cannot be written in five tries is given up. No statement: BEGIN says it.
+    """Makes the engine's own transactions READ COMMITTED, whatever the project's setting: at another level they would
+    fail to serialize instead of waiting for locks, and a result that cannot be written in five tries is given up. Costs
+    no statement: it is part of BEGIN.
     """
     if connection.vendor != "postgresql" or connection.in_atomic_block:
         return
@@ -100,10 +102,10 @@ def drop() -> None:
 
 
 def left_open() -> list[str]:
-    """After a handler: close connections on which a transaction was begun and never ended, and answer their aliases.
+    """After a handler: closes connections on which a transaction was left open, and returns their aliases.
 
-    The driver is asked, too: into a transaction begun with a plain `BEGIN`, of which Django knows nothing, all that the
-    next handlers of this thread write would go, and be lost with it.
+    Also asks the driver: Django does not know of a transaction begun with a plain `BEGIN`; the writes of the next
+    handlers of this thread would go into it, and be lost.
     """
     aliases = []
     for connection in connections.all(initialized_only=True):
@@ -114,7 +116,7 @@ def left_open() -> list[str]:
 
 
 def end_session(connection: BaseDatabaseWrapper) -> None:
-    """Close a connection so that its session ends: also one of a pool, which would hand it to the next as it stands."""
+    """Closes a connection so that its session ends, even one of a pool, which would otherwise hand it out unchanged."""
     driver: Any = connection.connection
     if driver is not None and unpooled.is_pooled(connection):
         with suppress(Exception):  # whatever a driver says to that, the pool looks at what it gets back
@@ -123,8 +125,8 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
 
 
 def give_back() -> None:
-    """Give the pools back what this thread has from them, unless it is in a transaction: others wait for it, and for
-    this thread it is as cheap to have it again.
+    """Returns this thread's connections to their pools, unless it is in a transaction: others wait for them, and
+    getting one again is cheap.
     """
     for connection in connections.all(initialized_only=True):
         if connection.connection is not None and unpooled.is_pooled(connection) and not connection.in_atomic_block:
@@ -132,7 +134,7 @@ def give_back() -> None:
 
 
 def is_open(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a transaction is open here that somebody began: by Django's means, or behind its back."""
+    """Whether a transaction is open here, begun through Django or directly through the driver."""
     if connection.connection is None:
         return False
     if connection.in_atomic_block or not connection.settings_dict["AUTOCOMMIT"]:
@@ -141,7 +143,7 @@ def is_open(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _discard(connection: BaseDatabaseWrapper) -> None:
-    with suppress(DatabaseFault):  # it was broken already, which is why it goes
+    with suppress(DatabaseFault):  # it was already broken, which is why it is closed
         connection.close()
     if connection.in_atomic_block:
         # Django keeps a closed connection for the atomic block that it believes to be in; a new wrapper knows of none.
@@ -151,8 +153,8 @@ def _discard(connection: BaseDatabaseWrapper) -> None:
 
 
 def _has_word(connection: BaseDatabaseWrapper) -> bool:
-    """Whether the server has said something that nobody asked for: mostly, that this session is over. Costs no round
-    trip; without it the next handler of this thread would meet the end, and lose an attempt to it.
+    """Whether the server has sent something unrequested: usually, that this session has ended. Costs no round trip;
+    without it the next handler of this thread would meet the error, and lose an attempt.
     """
     if connection.vendor != "postgresql":
         return False

@@ -1,4 +1,4 @@
-"""A thread that repeats one step, and survives whatever the store does meanwhile."""
+"""A thread that repeats one step, and survives database errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_REST = 5.0
 
 
 class Pulse:
-    """What health asks of a loop: is it at work, since when, and does its store answer."""
+    """What health asks a loop: whether it is working, since when, and whether the database answers."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -61,9 +61,9 @@ class Pulse:
 
 
 class Loop:
-    """Runs `step` on a thread of its own until stopped. `step` answers how many seconds to rest (0: none).
+    """Runs `step` on a separate thread until stopped. `step` returns how many seconds to rest (0: none).
 
-    Trouble with the store is logged once, then waited out with a jittered back-off, on a new connection each time.
+    A database error is logged once, then retried with a jittered back-off, on a new connection each time.
     The thread ends only by `stop`, and closes its connections when it does. `prepare` comes before each step.
     """
 
@@ -101,7 +101,7 @@ class Loop:
         self.wake.ring()
 
     def join(self, seconds: float) -> None:
-        """Wait for the end, `seconds` at most. `alive` says what came of it."""
+        """Waits for the end, `seconds` at most. `alive` says whether it has ended."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, seconds))
 
@@ -128,8 +128,8 @@ class Loop:
             rest = self._step()
         except DatabaseFault as fault:
             return self._failed(fault)
-        # A fault in our own code, or an exit that user code asked for, must not end the thread in silence: a worker
-        # without one of its loops looks alive and does nothing. It is shown, and tried again.
+        # A bug in our own code, or a SystemExit of user code, must not end the thread silently: a worker
+        # without one of its loops looks alive and does nothing. It is logged, and retried.
         except BaseException as bug:
             log.error("loop_raised", loop=self.pulse.name, exc_info=for_log(bug))
             return self._failed(bug)

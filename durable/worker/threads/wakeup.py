@@ -1,7 +1,7 @@
 """How the threads of one process wake each other, and how a process notices the work of others.
 
-Inside a process a wake-up is immediate. Between processes the loops look again and again, with a back-off up to
-`POLL_FOR`; on SQLite a `ForeignWrites` watcher makes short intervals cheap by asking for `PRAGMA data_version` only.
+Inside a process a wake-up is immediate. Between processes the loops poll, with a back-off up to `POLL_FOR`; on SQLite a
+`ForeignWrites` watcher makes short intervals cheap by reading only `PRAGMA data_version`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ def readable(descriptors: Iterable[int], seconds: float) -> set[int]:
 
 
 class Wake:
-    """A bell for one loop. Ringing it while the loop is at work makes the loop look once more afterwards."""
+    """A bell for one loop. If it rings while the loop is working, the loop looks once more afterwards."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def ring(self) -> None:
         """Make the loop look again now. From any thread."""
-        if not self._event.is_set():  # several times cheaper than setting it again, and most rings are such
+        if not self._event.is_set():  # several times cheaper than setting it again, and usually the case
             self._event.set()
 
     @property
     def rung(self) -> bool:
-        """Whether the loop will look again as it is."""
+        """Whether the loop will look again anyway."""
         return self._event.is_set()
 
     def wait(self, seconds: float) -> None:
-        """Wait for the bell, `seconds` at most, and answer its call: what rings from here on counts anew."""
+        """Waits for the bell, `seconds` at most, and resets it."""
         self._event.wait(seconds)
         self._event.clear()
 
@@ -59,19 +59,19 @@ class Pace:
         self._next = self._longest / 8
 
     def worked(self) -> float:
-        """Something was found: look again at once. Answers seconds to rest."""
+        """Something was found: look again at once. Returns the seconds to rest."""
         self._next = self._longest / 8
         return 0.0
 
     def idle(self) -> float:
-        """Nothing was found. Answers seconds to rest."""
+        """Nothing was found. Returns the seconds to rest."""
         rest = self._next
         self._next = min(self._next * 2, self._longest)
         return rest
 
 
 class Timing(Protocol):
-    """Time as threads that wait need it. Tests give one that only counts."""
+    """The time interface of waiting threads. Tests pass one that only counts."""
 
     def now(self) -> int:
         """Microseconds on a clock that never goes back."""
@@ -93,7 +93,7 @@ class HostTiming:
 
 
 class Doorbell:
-    """Wakes the main thread, also from a signal handler, where locks may not be taken: two sockets and a select."""
+    """Wakes the main thread, even from a signal handler, where locks are not allowed: two sockets and a select."""
 
     def __init__(self) -> None:
         self._inner, self._outer = socket.socketpair()
@@ -105,8 +105,8 @@ class Doorbell:
         return self._inner.fileno()
 
     def ring(self) -> None:
-        """Wake whoever waits. Safe in signal handlers, from any thread, and after `close`."""
-        with suppress(OSError):  # full of rings that nobody has answered yet, or nobody is there any more
+        """Wakes the waiting thread. Safe in signal handlers, from any thread, and after `close`."""
+        with suppress(OSError):  # full of rings that were not read yet, or closed
             self._outer.send(b"!")
 
     def wait(self, seconds: float) -> None:
@@ -129,7 +129,7 @@ class ForeignWrites:
         self._seen: int | None = None
 
     def look(self) -> None:
-        """Ask once; calls back when the database has changed since the last look (or the connection is new)."""
+        """Checks once; calls back if the database has changed since the last look (or the connection is new)."""
         with connections[self._alias].cursor() as cursor:
             version: int = cursor.execute("PRAGMA data_version").fetchone()[0]
         if version != self._seen:
