@@ -120,13 +120,13 @@ def test_every_option_and_verb_of_the_commands_is_documented() -> None:
 
 
 def test_every_exit_code_is_documented_and_no_other() -> None:
-    from durable.management.verbs.answer import Exit as VerbExit
-    from durable.worker.process.modes import Exit as WorkerExit
+    from durable.management.verbs.answer import CommandExit
+    from durable.worker.process.modes import WorkerExit
 
     of_the_worker, of_the_verbs = page("commands.md").split("## `manage.py durable VERB`")
     code = re.compile(r"^\| (\d+) \|", re.MULTILINE)
     assert {int(number) for number in code.findall(of_the_worker)} == set(WorkerExit)
-    assert {int(number) for number in code.findall(of_the_verbs)} == set(VerbExit)
+    assert {int(number) for number in code.findall(of_the_verbs)} == set(CommandExit)
 
 
 def lines_of_logs() -> dict[str, tuple[set[str], set[str]]]:

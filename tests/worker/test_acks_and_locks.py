@@ -20,7 +20,7 @@ from durable.worker.handlers.execute import GiveUp
 from durable.worker.loops import aside
 from durable.worker.loops.acks import Acks
 from durable.worker.loops.leases import Leases
-from durable.worker.process.modes import Exit
+from durable.worker.process.modes import WorkerExit
 from durable.worker.threads.wakeup import Wake
 from tests.flow.state import locked_elsewhere
 from tests.settings import VENDOR
@@ -371,7 +371,7 @@ def test_a_worker_goes_on_claiming_and_acknowledging_beside_locked_results(
         for workflow_id in held:
             until_closed(plant, workflow_id)
         worker.stop()
-        assert future.result(60) is Exit.CLEAN
+        assert future.result(60) is WorkerExit.CLEAN
     assert {plant.row(workflow_id).deliveries for workflow_id in held} == {1}
     assert plant.labels().count("held") == 2
     assert worker.acks.locked == 0

@@ -14,7 +14,7 @@ from durable.flow.looks import probe
 from durable.models import OutboxRow
 from durable.outcomes import WorkflowStatus
 from durable.worker.loops import aside, burst
-from durable.worker.process.modes import Exit, Mode
+from durable.worker.process.modes import Mode, WorkerExit
 from durable.worker.process.worker import Worker
 from tests.flow.state import locked_elsewhere
 from tests.settings import VENDOR
@@ -50,7 +50,7 @@ def lock(locks: ExitStack, what: str, workflow_id: uuid.UUID, row_id: int) -> No
     locks.enter_context(locked_elsewhere(table, "id", workflow_id if what == "workflow" else row_id))
 
 
-def run() -> Exit:
+def run() -> WorkerExit:
     return Worker(mode=Mode.BURST).run()
 
 
@@ -73,7 +73,7 @@ def test_a_burst_ends_beside_due_work_that_stays_locked_and_names_it(
     workflow_id, row_id, name = begun(plant, what)
     lock(locks, what, workflow_id, row_id)
     others = [plant.enqueue(activities.note, str(number)) for number in range(3)]
-    assert run() is Exit.STORE
+    assert run() is WorkerExit.STORE
     assert {plant.look(other).status for other in others} == {WorkflowStatus.COMPLETED}
     assert [said for said in ear.said() if said[1].startswith("burst")] == [
         ("WARNING", "burst_waits_for_locks"),
@@ -82,7 +82,7 @@ def test_a_burst_ends_beside_due_work_that_stays_locked_and_names_it(
     [left] = ear.of("burst_left_what_is_locked")
     assert (vars(left)["due"], vars(left)["results"], vars(left)["first"]) == (1, 0, [name])
     locks.close()
-    assert run() is Exit.CLEAN
+    assert run() is WorkerExit.CLEAN
     assert plant.look(workflow_id).status is WorkflowStatus.COMPLETED
 
 
@@ -95,7 +95,7 @@ def test_a_burst_does_what_was_locked_for_a_while(
     workflow_id, row_id, _ = begun(plant, what)
     lock(locks, what, workflow_id, row_id)
     ear.also = lambda record: locks.close() if record.msg == "burst_waits_for_locks" else None
-    assert run() is Exit.CLEAN
+    assert run() is WorkerExit.CLEAN
     assert ear.of("burst_waits_for_locks")
     assert plant.look(workflow_id).status is WorkflowStatus.COMPLETED
 
@@ -112,7 +112,7 @@ def test_a_burst_ends_beside_a_result_that_stays_locked(
     gate.wait_for_arrival()
     lock(locks, "outboxrow", workflow_id, plant.row(workflow_id).id)
     gate.open()
-    assert running.result(PATIENCE) is Exit.STORE
+    assert running.result(PATIENCE) is WorkerExit.STORE
     [left] = ear.of("burst_left_what_is_locked")
     assert (vars(left)["due"], vars(left)["results"]) == (0, 1)
     [stopped] = ear.of("stopped_with_work_left")

@@ -13,7 +13,7 @@ from durable.flow.delivery import claim, release
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import Claim, GiveBack
 from durable.worker.process import stopping
-from durable.worker.process.modes import Exit
+from durable.worker.process.modes import WorkerExit
 from tests.waiting import PATIENCE, Gate
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
@@ -53,7 +53,7 @@ def test_a_claim_whose_commit_outlasts_the_grace_goes_back_when_it_comes(
         worker.stop()
         until(lambda: worker.claims._over)
         gate.open()
-        assert future.result(PATIENCE) is Exit.CLEAN
+        assert future.result(PATIENCE) is WorkerExit.CLEAN
     assert list(OutboxRow.objects.values_list("status", "deliveries")) == [("pending", 0)] * 3
     assert not WorkItem.objects.exists()
     assert plant.labels() == []
@@ -69,7 +69,7 @@ def test_a_claim_that_does_not_come_to_its_end_is_said_and_makes_the_exit_code_3
     with running() as (worker, future):
         gate.wait_for_arrival()
         worker.stop()
-        assert future.result(PATIENCE) is Exit.STORE
+        assert future.result(PATIENCE) is WorkerExit.STORE
         gate.open()
     assert "a claim had not finished" in caplog.text
     until(lambda: not WorkItem.objects.exists())
@@ -88,7 +88,7 @@ def test_what_came_late_and_can_not_be_given_back_is_said(
         worker.stop()
         until(lambda: worker.claims._over)
         gate.open()
-        assert future.result(PATIENCE) is Exit.STORE
+        assert future.result(PATIENCE) is WorkerExit.STORE
     assert f"could not be given back: {workflow_id}:1:1" in caplog.text
 
 
@@ -111,7 +111,7 @@ def test_what_is_locked_at_a_stop_is_said_and_the_rest_goes_back(
         for gate in gates:
             gate.wait_for_arrival()
         worker.stop()
-        assert future.result(PATIENCE) is Exit.STORE
+        assert future.result(PATIENCE) is WorkerExit.STORE
         for gate in gates:
             gate.open()
     assert tries[0] == 2
@@ -138,7 +138,7 @@ def test_what_a_claim_took_without_learning_it_is_found_by_the_next_one(
     with running() as (worker, future):
         until(lambda: plant.look(workflow_id).closed_at is not None)
         worker.stop()
-        assert future.result(PATIENCE) is Exit.CLEAN
+        assert future.result(PATIENCE) is WorkerExit.CLEAN
     assert failed == ["once"]
     row = plant.row(workflow_id)
     assert (row.status, row.deliveries, row.delivery_failures) == ("done", 1, 0)
@@ -166,5 +166,5 @@ def test_a_claim_in_doubt_that_nobody_can_look_up_at_a_stop_makes_the_exit_code_
         gate.wait_for_arrival()
         worker.stop()
         gate.open()
-        assert future.result(PATIENCE) is Exit.STORE
+        assert future.result(PATIENCE) is WorkerExit.STORE
     assert "it is not known whether the last claim was committed" in caplog.text

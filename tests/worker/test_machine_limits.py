@@ -20,7 +20,7 @@ from durable import clock
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from durable.worker.loops import folders, notes
 from durable.worker.loops.hostclock import HostClock
-from durable.worker.process.modes import Exit
+from durable.worker.process.modes import WorkerExit
 from durable.worker.process.worker import Worker
 from tests.conftest import ROOT
 from tests.waiting import PATIENCE, Gate
@@ -135,7 +135,7 @@ def test_a_start_without_threads_holds_nothing_and_exits_4(
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
-    assert Worker().run() is Exit.MACHINE
+    assert Worker().run() is WorkerExit.MACHINE
     assert plant.row(workflow_id).status == OutboxStatus.PENDING.value
 
 
@@ -149,7 +149,7 @@ def test_a_stop_without_threads_gives_back_all_the_same(
         gate.wait_for_arrival()
         monkeypatch.setattr(threading.Thread, "start", no_more)
         worker.stop()
-        assert future.result(PATIENCE) is Exit.CLEAN
+        assert future.result(PATIENCE) is WorkerExit.CLEAN
         monkeypatch.undo()
         row = plant.row(held)
         assert (row.status, row.deliveries) == (OutboxStatus.PENDING.value, 0)

@@ -17,7 +17,7 @@ from durable.worker.handlers.delivery import Delivery
 from durable.worker.handlers.pool import HandlerPool
 from durable.worker.loops.acks import Acks
 from durable.worker.process import supervisor as supervising
-from durable.worker.process.modes import Exit, Mode
+from durable.worker.process.modes import Mode, WorkerExit
 from durable.worker.process.reports import Reporter
 from durable.worker.process.supervisor import Supervisor
 from durable.worker.process.worker import Worker
@@ -57,7 +57,7 @@ def test_a_worker_that_has_lost_one_of_its_threads_starts_anew(plant: Plant, los
             worker.acks.finish(PATIENCE)
         else:
             next(loop for loop in worker.loops if loop.pulse.name == lost).stop()
-        assert future.result(PATIENCE) is Exit.RESTART
+        assert future.result(PATIENCE) is WorkerExit.RESTART
 
 
 def test_an_end_that_is_asked_for_outranks_a_restart_that_is_under_way(
@@ -67,12 +67,12 @@ def test_an_end_that_is_asked_for_outranks_a_restart_that_is_under_way(
     plant.enqueue(activities.pass_gate, "a")
     with running() as (worker, future):
         gate.wait_for_arrival()
-        worker.stop(Exit.RESTART)
+        worker.stop(WorkerExit.RESTART)
         worker.stop()
         gate.open()
-        assert future.result(PATIENCE) is Exit.CLEAN
+        assert future.result(PATIENCE) is WorkerExit.CLEAN
     supervisor = Supervisor(_no_child, processes=1, mode=Mode.SERVE, grace=timedelta())
-    supervisor.stop(Exit.RESTART)
+    supervisor.stop(WorkerExit.RESTART)
     supervisor.stop()
     assert supervisor.run() == 0
 

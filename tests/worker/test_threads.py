@@ -16,7 +16,7 @@ from durable.flow.caller import cancel
 from durable.flow.delivery import acknowledge, claim, renew
 from durable.models import WorkItem
 from durable.outcomes import AckOutcome, Company, Ending, Held, OutboxStatus, Renewal, WorkflowStatus
-from durable.worker.process.modes import Exit
+from durable.worker.process.modes import WorkerExit
 from durable.worker.process.worker import Worker
 from tests.flow.state import locked_elsewhere
 from tests.waiting import PATIENCE, Gate, in_thread
@@ -26,7 +26,7 @@ from tests.worker.test_acks import retryable
 
 
 @contextmanager
-def running(**options: Any) -> Iterator[tuple[Worker, Future[Exit]]]:
+def running(**options: Any) -> Iterator[tuple[Worker, Future[WorkerExit]]]:
     """A worker in a thread of its own; stopped at the end of the block."""
     worker = Worker(**options)
     future = in_thread(worker.run)
@@ -69,7 +69,7 @@ def test_a_stop_lets_the_handler_finish(plant: Plant, door: Callable[[str], Gate
         gate.wait_for_arrival()
         worker.stop()
         gate.open()
-        assert future.result(PATIENCE) is Exit.CLEAN
+        assert future.result(PATIENCE) is WorkerExit.CLEAN
     assert plant.look(workflow_id).result == '"through"'
 
 
@@ -82,7 +82,7 @@ def test_what_outlasts_the_grace_is_released_uncounted_and_its_late_result_dropp
     with running() as (worker, future):
         gate.wait_for_arrival()
         worker.stop()
-        assert future.result(PATIENCE) is Exit.CLEAN
+        assert future.result(PATIENCE) is WorkerExit.CLEAN
         row = plant.row(workflow_id)
         assert (row.status, row.deliveries, row.delivery_failures) == (OutboxStatus.PENDING.value, 0, 0)
         gate.open()
@@ -221,7 +221,7 @@ def test_a_stop_without_a_store_says_so_and_names_what_stays_leased(
     with running() as (worker, future):
         gate.wait_for_arrival()
         worker.stop()
-        assert future.result(PATIENCE) is Exit.STORE
+        assert future.result(PATIENCE) is WorkerExit.STORE
         gate.open()
     assert f"{workflow_id}:1:1" in caplog.text
 

@@ -19,7 +19,7 @@ from durable.errors import ConfigurationError, DurableError, KeyInvalid, Payload
 from durable.errors.showing import visible
 from durable.flow.audit import auditing
 from durable.management.verbs import VERBS
-from durable.management.verbs.answer import Exit, WrongUsage
+from durable.management.verbs.answer import CommandExit, WrongUsage
 from durable.outcomes import Through
 from durable.worker.process import output
 
@@ -50,24 +50,24 @@ class Command(BaseCommand):
         for value in options.values():
             if isinstance(value, str) and not _is_storable(value):
                 said = f"{value!r} is not allowed: it contains bytes that are not text."
-                self._refuse(WrongUsage(said), Exit.USAGE, options)
+                self._refuse(WrongUsage(said), CommandExit.USAGE, options)
         try:
             refuse_unfit()
             with auditing.asked_through(Through.COMMAND, login=_login()):
                 answer = VERBS[options["verb"]].run(options)
         except _WRONG_USAGE as error:
-            self._refuse(error, Exit.USAGE, options)
+            self._refuse(error, CommandExit.USAGE, options)
         except StoreUnavailable as error:
-            self._refuse(error, Exit.STORE, options)
+            self._refuse(error, CommandExit.STORE, options)
         except DurableError as error:
-            self._refuse(error, Exit.REFUSED, options)
+            self._refuse(error, CommandExit.REFUSED, options)
         except (DjangoDatabaseError, InterfaceError) as error:
-            self._refuse(error, Exit.STORE, options)
+            self._refuse(error, CommandExit.STORE, options)
         self._print([_as_json(answer.data)] if options["json"] else answer.lines)
-        if answer.exit is not Exit.DONE:
-            sys.exit(answer.exit)
+        if answer.exit_code is not CommandExit.DONE:
+            sys.exit(answer.exit_code)
 
-    def _refuse(self, error: Exception, code: Exit, options: dict[str, Any]) -> NoReturn:
+    def _refuse(self, error: Exception, code: CommandExit, options: dict[str, Any]) -> NoReturn:
         """Say why on stderr, with `--json` also as data, and exit with the code."""
         said = f"The database is not available: {error}" if _is_database_error(error) else str(error)
         if options["json"]:
@@ -88,7 +88,7 @@ class Command(BaseCommand):
         except OSError as full:
             output.give_up()
             text = f"The verb was carried out, but its output could not be written: {full.strerror}."
-            raise CommandError(text, returncode=Exit.REFUSED) from full
+            raise CommandError(text, returncode=CommandExit.REFUSED) from full
 
 
 def _login() -> str:

@@ -24,7 +24,7 @@ from durable.kernel.loop import asyncio_private
 from durable.worker.process import forking, orphans, output, speaking
 from durable.worker.process.health import HealthSocket, HealthThread, parse_address
 from durable.worker.process.hurry import Hurry
-from durable.worker.process.modes import Exit, Mode, StoreAtStart
+from durable.worker.process.modes import Mode, StoreAtStart, WorkerExit
 from durable.worker.process.reload import Code, CodeWatch, start_anew
 from durable.worker.process.reports import Report, Reporter, State
 from durable.worker.process.signals import StopSignals
@@ -62,7 +62,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         for name in ("concurrency", "processes"):
             if options[name] is not None and options[name] < 1:
-                raise CommandError(f"--{name} is {options[name]}; it has to be 1 or more.", returncode=Exit.USAGE)
+                raise CommandError(f"--{name} is {options[name]}; it has to be 1 or more.", returncode=WorkerExit.USAGE)
         try:
             asyncio_private.refuse_unfit()
             refuse_unfit(for_workers=True)
@@ -80,11 +80,11 @@ class Command(BaseCommand):
             run = _one if options["processes"] is None else _many
             code = run(options, health)
         except (ConfigurationError, KeyInvalid) as wrong:
-            raise CommandError(str(wrong), returncode=Exit.USAGE) from wrong
-        if code == Exit.RESTART:
+            raise CommandError(str(wrong), returncode=WorkerExit.USAGE) from wrong
+        if code == WorkerExit.RESTART:
             start_anew()
         output.give_up()
-        if code != Exit.CLEAN:
+        if code != WorkerExit.CLEAN:
             sys.exit(code)
 
 
@@ -96,25 +96,25 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
     def tick(worker: Worker) -> None:
         shown.show(_tally(worker), worker.complaints())
         if watch is not None and watch.look() is Code.CHANGED:
-            worker.stop(Exit.RESTART)
+            worker.stop(WorkerExit.RESTART)
 
     worker = _worker(options, name=options["name"], on_tick=tick)
     try:
         answering = HealthThread(health, worker.complaints) if health is not None else None
     except RuntimeError as full:
         text = f"No more threads on this machine ({full}). Raise `ulimit -u` or the pids limit of the container."
-        raise CommandError(text, returncode=Exit.MACHINE) from full
+        raise CommandError(text, returncode=WorkerExit.MACHINE) from full
     try:
         hurry = Hurry(worker.cut_grace)
         with StopSignals(worker.stop, second=hurry) as signals:
             code = hurry.end(signals.code(worker.run()))
-            if code != Exit.RESTART and _owns_process():
+            if code != WorkerExit.RESTART and _owns_process():
                 signals.stay_deaf()
     finally:
         shown.end()
         if answering is not None:
             answering.stop()
-    if code != Exit.RESTART and (worker.has_handlers_running or not worker.is_heard) and _owns_process():
+    if code != WorkerExit.RESTART and (worker.has_handlers_running or not worker.is_heard) and _owns_process():
         # Python waits at its end for threads that asgiref made; a handler that never returns would hold it for ever.
         # So would a log handler that never returns: whoever flushes it waits for its lock.
         _leave(code, flush_logs=worker.is_heard)
@@ -151,7 +151,7 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
     def tick(supervisor: Supervisor) -> None:
         shown.show(f"{len(supervisor.pids)} of {options['processes']} worker processes", supervisor.complaints())
         if watch is not None and watch.look() is Code.CHANGED:
-            supervisor.stop(Exit.RESTART)
+            supervisor.stop(WorkerExit.RESTART)
 
     supervisor = Supervisor(
         child,
@@ -168,7 +168,7 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
         shown.end()
         if health is not None:
             health.close()
-    if code != Exit.RESTART and not speaking.is_heard() and _owns_process():
+    if code != WorkerExit.RESTART and not speaking.is_heard() and _owns_process():
         _leave(code, flush_logs=False)  # as for one worker: a flush would wait for the lock of what blocks
     return code
 
@@ -211,7 +211,7 @@ def _as_first_process() -> int | None:
         code = orphans.watch_over()
     except OSError as full:
         text = f"No more processes on this machine ({full}). Raise `ulimit -u` or the pids limit of the container."
-        raise CommandError(text, returncode=Exit.MACHINE) from full
+        raise CommandError(text, returncode=WorkerExit.MACHINE) from full
     if code is None:
         forking.forget()
     return code

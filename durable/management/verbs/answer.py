@@ -22,7 +22,7 @@ from durable.management.verbs import hiding
 from durable.outcomes import Failure, Snapshot, WorkflowStatus
 
 
-class Exit(IntEnum):
+class CommandExit(IntEnum):
     """Exit codes of the command."""
 
     DONE = 0
@@ -41,7 +41,7 @@ class Answer:
 
     data: Any
     lines: Sequence[str]
-    exit: Exit = Exit.DONE
+    exit_code: CommandExit = CommandExit.DONE
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.db import connections
 
-from durable.management.verbs.answer import Answer, Exit, Verb, WrongUsage, table
+from durable.management.verbs.answer import Answer, CommandExit, Verb, WrongUsage, table
 
 SOAK_MINUTES = 10.0
 
@@ -64,7 +64,7 @@ def _measure(options: dict[str, Any]) -> Answer:
     }
     lines = [f"{name}: {value}" for name, value in {"database": findings.vendor, **findings.conditions}.items()]
     lines += ["", *table(("figure", "median", "samples", "per second", "stated", ""), rows)]
-    return Answer(data, lines, Exit.REFUSED if options["gate"] and findings.missed else Exit.DONE)
+    return Answer(data, lines, CommandExit.REFUSED if options["gate"] and findings.missed else CommandExit.DONE)
 
 
 def _soak(options: dict[str, Any]) -> Answer:
@@ -111,7 +111,7 @@ def _soak(options: dict[str, Any]) -> Answer:
             for verdict, course in zip(verdicts, soaked.courses, strict=True)
         ],
     }
-    return Answer(data, lines, Exit.REFUSED if options["gate"] and not flat else Exit.DONE)
+    return Answer(data, lines, CommandExit.REFUSED if options["gate"] and not flat else CommandExit.DONE)
 
 
 def _tell(part: str) -> None:

@@ -10,7 +10,7 @@ from durable.flow.caller.cancel import cancel
 from durable.flow.looks import look
 from durable.kernel.authoring.options import check_text
 from durable.kernel.limits import MAX_REASON_LENGTH
-from durable.management.verbs.answer import Answer, Exit, Verb, put_off, workflow_id
+from durable.management.verbs.answer import Answer, CommandExit, Verb, put_off, workflow_id
 from durable.outcomes import CancelAnswer
 
 _WORDS = {
@@ -46,7 +46,7 @@ def _run(options: dict[str, Any]) -> Answer:
         "status": outcome.status.value if outcome.status else None,
     }
     refused = outcome.answer in (CancelAnswer.ALREADY_OVER, CancelAnswer.NOT_FOUND)
-    return Answer(data, [words], Exit.REFUSED if refused else Exit.DONE)
+    return Answer(data, [words], CommandExit.REFUSED if refused else CommandExit.DONE)
 
 
 VERB = Verb("ask a workflow to cancel itself", _add_arguments, _run)

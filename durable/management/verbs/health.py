@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.flow.looks import look, prove
-from durable.management.verbs.answer import Answer, Exit, Verb, printable
+from durable.management.verbs.answer import Answer, CommandExit, Verb, printable
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -40,7 +40,7 @@ def _run(options: dict[str, Any]) -> Answer:
         "at": state.at.isoformat(),
     }
     if problems:
-        return Answer(data, [printable(problem) for problem in problems], Exit.REFUSED)
+        return Answer(data, [printable(problem) for problem in problems], CommandExit.REFUSED)
     workers = ", ".join(state.workers) or (
         f"nothing waits for a worker; silent: {', '.join(name for name, _ in state.silent[:5])}"
         if state.silent

@@ -18,7 +18,7 @@ from django.db import InterfaceError
 from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow.looks import look
 from durable.management.verbs import hiding
-from durable.management.verbs.answer import Answer, Exit, WrongUsage, printable, table, workflow_id
+from durable.management.verbs.answer import Answer, CommandExit, WrongUsage, printable, table, workflow_id
 from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter, Discarded, Naming, Redriven, RedrivePreview
 
 if TYPE_CHECKING:
@@ -220,8 +220,8 @@ def many_done(
         ],
     )[0 if refused else 1 :]
     if StoreUnavailable.code in refused:
-        return Answer(data, lines, Exit.STORE)
-    return Answer(data, lines, Exit.REFUSED if refused else Exit.DONE)
+        return Answer(data, lines, CommandExit.STORE)
+    return Answer(data, lines, CommandExit.REFUSED if refused else CommandExit.DONE)
 
 
 def _plain(row: OutboxRow, outcome: Done | RedriveRefused, done_word: str) -> dict[str, Any]:
@@ -259,4 +259,4 @@ def previewed(preview: RedrivePreview, done_word: str, rows: Sequence[OutboxRow]
         lines += table(["WORKFLOW", "#", "ACTIVITY", "KEY", "ERROR"], cells)
         if len(rows) > _NAMED:
             lines.append("… and more: `durable deadletters` lists them.")
-    return Answer(data, lines, Exit.REFUSED if refused else Exit.DONE)
+    return Answer(data, lines, CommandExit.REFUSED if refused else CommandExit.DONE)

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.flow.operator import reencrypt as reencrypting
-from durable.management.verbs.answer import Answer, Exit, Verb, workflow_id
+from durable.management.verbs.answer import Answer, CommandExit, Verb, workflow_id
 from durable.outcomes import Reencrypted
 
 
@@ -42,7 +42,7 @@ def _run(options: dict[str, Any]) -> Answer:
         lines.append(f"{total.unreadable:,} payloads cannot be read and were left as they are; the log names them.")
     if last is not None and options["limit"] is not None:
         lines.append(f"To continue: --after {last}")
-    return Answer(data, lines, Exit.REFUSED if total.unreadable else Exit.DONE)
+    return Answer(data, lines, CommandExit.REFUSED if total.unreadable else CommandExit.DONE)
 
 
 def _meant(options: dict[str, Any]) -> Iterator[uuid.UUID]:

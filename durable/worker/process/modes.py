@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum, IntEnum
 
 
-class Exit(IntEnum):
+class WorkerExit(IntEnum):
     """How a worker ended: the exit code of its process."""
 
     CLEAN = 0

@@ -17,7 +17,7 @@ from durable.flow.upkeep import beat
 from durable.logs import words
 from durable.outcomes import GiveBack
 from durable.worker.handlers.delivery import Delivery, Settlement
-from durable.worker.process.modes import Exit
+from durable.worker.process.modes import WorkerExit
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger
 
@@ -83,12 +83,12 @@ class _Farewell(threading.Thread):
                 return
 
 
-def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
-    """Stops a worker cleanly. Returns its exit code: `code`, or `Exit.STORE` if something could not be written.
+def stop(worker: Worker, code: WorkerExit, *, grace: float) -> WorkerExit:
+    """Stops a worker cleanly. Returns its exit code: `code`, or `WorkerExit.STORE` if something could not be written.
 
     Claims and turns end first. Handlers have `grace` seconds, acknowledgements five more; deliveries that have not
     ended by then are released uncounted, and their handlers are told to stop, but not waited for. What a claim brings
-    later is released at once; a claim that does not finish in time is logged, and makes the exit code `Exit.STORE`.
+    later is released at once; a claim that does not finish in time is logged, and makes the exit code `WorkerExit.STORE`.
     """
     deadline = time.monotonic() + grace
     for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop):
@@ -123,7 +123,7 @@ def stop(worker: Worker, code: Exit, *, grace: float) -> Exit:
     return _verdict(worker, code, farewell, unwritten, unclaimed)
 
 
-def _verdict(worker: Worker, code: Exit, farewell: _Farewell, unwritten: int, unclaimed: str) -> Exit:
+def _verdict(worker: Worker, code: WorkerExit, farewell: _Farewell, unwritten: int, unclaimed: str) -> WorkerExit:
     if not unwritten and not farewell.trouble and farewell.said.is_set() and not unclaimed:
         return code
     trouble = farewell.trouble or ("" if farewell.said.is_set() else "no answer in time")
@@ -136,4 +136,4 @@ def _verdict(worker: Worker, code: Exit, farewell: _Farewell, unwritten: int, un
         error="; ".join(filter(None, [trouble, unclaimed])),
     )
     # A turn that hangs inside its transaction may be the reason: the process still has to restart.
-    return code if code is Exit.RESTART else Exit.STORE
+    return code if code is WorkerExit.RESTART else WorkerExit.STORE

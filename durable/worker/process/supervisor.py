@@ -15,7 +15,7 @@ from types import FrameType
 
 from durable.worker.process import forking, orphans, output, speaking
 from durable.worker.process.health import HealthSocket
-from durable.worker.process.modes import Exit, Mode
+from durable.worker.process.modes import Mode, WorkerExit
 from durable.worker.process.reports import Report, Reporter, State, read
 from durable.worker.process.signals import HANDLED, TOGETHER, StopSignals, end_now
 from durable.worker.threads.logs import get_logger
@@ -34,7 +34,7 @@ HURRIED = 3.0
 """Seconds after a second signal in which children have to give back what they hold."""
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0
-FINAL = frozenset({Exit.CLEAN, Exit.USAGE, Exit.STORE})
+FINAL = frozenset({WorkerExit.CLEAN, WorkerExit.USAGE, WorkerExit.STORE})
 """Exit codes of a child that has finished, or for which another start would not help."""
 
 
@@ -95,7 +95,7 @@ class Supervisor:
         self._owns_process = owns_process
         self._doorbell = Doorbell()
         self._stopping: float | None = None
-        self._code: Exit = Exit.CLEAN
+        self._code: WorkerExit = WorkerExit.CLEAN
         self._hurried: tuple[int, float] | None = None
 
     def run(self) -> int:
@@ -111,7 +111,7 @@ class Supervisor:
                     self._kill_the_late()
                     if self._on_tick is not None:
                         self._on_tick(self)
-                if self._owns_process and self._code is not Exit.RESTART:
+                if self._owns_process and self._code is not WorkerExit.RESTART:
                     signals.stay_deaf()
         finally:
             signal.signal(signal.SIGCHLD, before)
@@ -120,12 +120,12 @@ class Supervisor:
             return 128 + self._hurried[0]
         return signals.code(max([int(self._code), *(child.code or 0 for child in self._children)]))
 
-    def stop(self, code: Exit = Exit.CLEAN) -> None:
+    def stop(self, code: WorkerExit = WorkerExit.CLEAN) -> None:
         """Ask all children to stop, and stop when they have. Safe in signal handlers."""
         if self._stopping is None:
             self._stopping = time.monotonic()
             self._code = code
-        elif self._code is Exit.RESTART:
+        elif self._code is WorkerExit.RESTART:
             self._code = code  # a requested stop overrides a restart in progress
         self._send(signal.SIGTERM)
         self._doorbell.ring()
@@ -240,13 +240,13 @@ class Supervisor:
         os.close(child.pipe)
         pid, child.pid, child.pipe = child.pid, 0, -1
         if self._stopping is not None:
-            child.code = 128 - code if code < 0 else 0 if code == Exit.RESTART else code
+            child.code = 128 - code if code < 0 else 0 if code == WorkerExit.RESTART else code
         elif code in FINAL and (self._mode is Mode.BURST or not child.was_ready):
             child.code = code
             if self._mode is not Mode.BURST:
-                self.stop(Exit(code))
+                self.stop(WorkerExit(code))
         else:
-            child.quick_deaths = 0 if lived > LIVED_LONG or code == Exit.RESTART else child.quick_deaths + 1
+            child.quick_deaths = 0 if lived > LIVED_LONG or code == WorkerExit.RESTART else child.quick_deaths + 1
             wait = min(FIRST_WAIT * 2.0 ** min(child.quick_deaths - 2, 16), LONGEST_WAIT)
             child.start_at = now + (wait if child.quick_deaths > 1 else 0.0)
             log.error("worker_process_died", number=child.number, pid=pid, code=code, lived=round(lived, 1))

@@ -32,7 +32,7 @@ from durable.worker.loops.leases import Leases
 from durable.worker.loops.listening import Listener
 from durable.worker.loops.turns import Turns
 from durable.worker.process import speaking, stopping
-from durable.worker.process.modes import Exit, Mode, StoreAtStart
+from durable.worker.process.modes import Mode, StoreAtStart, WorkerExit
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger
 from durable.worker.threads.loop import Loop
@@ -99,7 +99,7 @@ class Worker:
         self._alias = settings.database_alias
         self._queues = tuple(queues) or None
         self._doorbell = Doorbell()
-        self._exit: Exit | None = None
+        self._exit: WorkerExit | None = None
         self.grace_is_cut = False
         self._hangs: uuid.UUID | None = None
         self._hang_after = 5 * settings.turn_cpu_for.total_seconds()
@@ -173,14 +173,14 @@ class Worker:
 
     # --- running ---
 
-    def run(self) -> Exit:
+    def run(self) -> WorkerExit:
         """Works until stopped (or, in a burst, until nothing is due), then stops cleanly. Returns the exit code."""
         try:
             speaking.start()
         except (RuntimeError, MemoryError) as full:
             log.error("start_without_threads", error=str(full), cure=MORE_THREADS)
             self._doorbell.close()
-            return Exit.MACHINE
+            return WorkerExit.MACHINE
         try:
             with unpooled.kept_out(self._alias):
                 return self._run()
@@ -188,9 +188,9 @@ class Worker:
             self._doorbell.close()
             self.is_heard = speaking.stop()
 
-    def _run(self) -> Exit:
+    def _run(self) -> WorkerExit:
         if self._at_start is StoreAtStart.REQUIRE and not self._store_answers():
-            return Exit.STORE
+            return WorkerExit.STORE
         log.info("worker_started", worker=self.name, queues=self._queues or "all", mode=self._mode.value)
         self._start_threads()
         burst = Burst(
@@ -213,7 +213,7 @@ class Worker:
             if self._mode is Mode.BURST and self._exit is None:
                 failures = self._look_whether_done(burst, failures)
         code = stopping.stop(self, self._exit, grace=settings.grace_for.total_seconds())
-        if code is Exit.RESTART and self._exit is not Exit.RESTART:
+        if code is WorkerExit.RESTART and self._exit is not WorkerExit.RESTART:
             code = self._exit  # somebody asked for an end meanwhile
         log.info("worker_stopped", worker=self.name, code=int(code))
         return code
@@ -226,13 +226,13 @@ class Worker:
         except (RuntimeError, MemoryError) as full:
             # Half a worker would hold rows that it never finishes. What has begun ends in good order.
             log.error("start_without_threads", error=str(full), cure=MORE_THREADS)
-            self.stop(Exit.MACHINE)
+            self.stop(WorkerExit.MACHINE)
 
-    def stop(self, code: Exit = Exit.CLEAN) -> None:
+    def stop(self, code: WorkerExit = WorkerExit.CLEAN) -> None:
         """Asks the worker to stop cleanly. From any thread, and from signal handlers. If a restart is in progress and a
         stop is requested, it becomes a stop; nothing else is revoked.
         """
-        if self._exit is None or self._exit is Exit.RESTART:
+        if self._exit is None or self._exit is WorkerExit.RESTART:
             self._exit = code
         self._doorbell.ring()
 
@@ -282,14 +282,14 @@ class Worker:
             # whose code is running stays, and the next start counts it.
             self._hangs = hanging
             log.error("turn_hangs", workflow=str(hanging), seconds=self._hang_after, worker=self.name)
-            self.stop(Exit.RESTART)
+            self.stop(WorkerExit.RESTART)
 
     def _watch_threads(self) -> None:
         gone = self._gone()
         if gone and self._exit is None:
             # Half a worker would hold rows that it never finishes. None of these threads ends by itself.
             log.error("loops_gone", loops=gone, worker=self.name)
-            self.stop(Exit.RESTART)
+            self.stop(WorkerExit.RESTART)
 
     def _gone(self) -> list[str]:
         threads = [(loop.pulse.name, loop.alive) for loop in self.loops]
@@ -300,7 +300,7 @@ class Worker:
             hygiene.refresh()
             quiet = burst.look() if self.ready.is_set() else Quiet.NOT_YET
             if quiet is not Quiet.NOT_YET:
-                self.stop(Exit.CLEAN if quiet is Quiet.DONE else Exit.STORE)
+                self.stop(WorkerExit.CLEAN if quiet is Quiet.DONE else WorkerExit.STORE)
             elif not self.ready.is_set() and self.housekeeping_loop.pulse.trouble:
                 failures += 1
         except DatabaseFault as fault:
@@ -311,7 +311,7 @@ class Worker:
             if self.ready.is_set():
                 failures = 0
         if failures > stopping.BURST_PATIENCE:
-            self.stop(Exit.STORE)
+            self.stop(WorkerExit.STORE)
         return failures
 
     def _store_answers(self) -> bool:
