@@ -133,7 +133,7 @@ def test_a_claim_that_nobody_knows_of_is_taken_up_before_later_timers_fire() -> 
 @pytest.mark.django_db(transaction=True)
 def test_a_real_worker_in_this_process_meets_the_engines_faults_too() -> None:
     """On its own threads: one commit of each kind fails, and the next try succeeds."""
-    from durable.worker.process.modes import Mode
+    from durable.worker.process.modes import WorkerMode
     from durable.worker.process.worker import Worker
 
     handle = plant.lengthy.start(2)
@@ -141,7 +141,7 @@ def test_a_real_worker_in_this_process_meets_the_engines_faults_too() -> None:
     points = ("turn", "claim", "acknowledge")
     with ExitStack() as stack:
         faults = [stack.enter_context(testing.failing(point)) for point in points]
-        assert Worker(mode=Mode.BURST).run() == 0
+        assert Worker(mode=WorkerMode.BURST).run() == 0
     assert [fault.raised for fault in faults] == [1, 1, 1]
     assert handle.result(timeout=0) == 2
 

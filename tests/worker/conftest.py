@@ -69,10 +69,10 @@ class Plant:
 
     def burst(self, **options: Any) -> Any:
         """Run a worker here until nothing is due."""
-        from durable.worker.process.modes import Mode
+        from durable.worker.process.modes import WorkerMode
         from durable.worker.process.worker import Worker
 
-        worker = Worker(mode=Mode.BURST, **options)
+        worker = Worker(mode=WorkerMode.BURST, **options)
         code = worker.run()
         assert code == 0
         return worker

@@ -44,7 +44,7 @@ def main() -> None:
     django.setup()
     from durable.conf import settings
     from durable.models import OutboxRow
-    from durable.worker.process.modes import Mode
+    from durable.worker.process.modes import WorkerMode
     from durable.worker.process.worker import Worker
     from tests.worker.conftest import Plant
     from tests.worker.plant import activities, workflows
@@ -69,7 +69,7 @@ def main() -> None:
                 ids["written once"] = plant.enqueue(activities.write_once, "three")
             case unknown:
                 raise LookupError(unknown)
-    code = Worker(mode=Mode.BURST).run()
+    code = Worker(mode=WorkerMode.BURST).run()
     sentry_sdk.flush(timeout=timedelta(seconds=30).total_seconds())
     events = [payload for kind, payload in kept.items if kind == "event"]
     spans = [

@@ -14,7 +14,7 @@ from durable.flow.looks import probe
 from durable.models import OutboxRow
 from durable.outcomes import WorkflowStatus
 from durable.worker.loops import aside, burst
-from durable.worker.process.modes import Mode, WorkerExit
+from durable.worker.process.modes import WorkerExit, WorkerMode
 from durable.worker.process.worker import Worker
 from tests.flow.state import locked_elsewhere
 from tests.settings import VENDOR
@@ -51,7 +51,7 @@ def lock(locks: ExitStack, what: str, workflow_id: uuid.UUID, row_id: int) -> No
 
 
 def run() -> WorkerExit:
-    return Worker(mode=Mode.BURST).run()
+    return Worker(mode=WorkerMode.BURST).run()
 
 
 def begun(plant: Plant, what: str) -> tuple[uuid.UUID, int, str]:

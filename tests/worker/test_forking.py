@@ -76,7 +76,7 @@ django.setup()
 from datetime import timedelta
 from pathlib import Path
 from django.db import connection
-from durable.worker.process.modes import Mode
+from durable.worker.process.modes import WorkerMode
 from durable.worker.process.supervisor import Supervisor
 
 runs = Path(sys.argv[1])
@@ -93,7 +93,7 @@ def child(number, reporter):
     return 0 if len(runs.read_text().splitlines()) == 3 else 1
 
 ask()
-supervisor = Supervisor(child, processes=1, mode=Mode.BURST, grace=timedelta(), on_tick=lambda _: ask())
+supervisor = Supervisor(child, processes=1, mode=WorkerMode.BURST, grace=timedelta(), on_tick=lambda _: ask())
 sys.exit(supervisor.run())
 """
 

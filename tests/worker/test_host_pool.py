@@ -12,7 +12,7 @@ from django.db import connections, transaction
 
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from durable.store.connections import unpooled
-from durable.worker.process.modes import Mode
+from durable.worker.process.modes import WorkerMode
 from durable.worker.process.worker import Worker
 from durable.worker.threads import hygiene
 from tests.hosting import hosted
@@ -89,7 +89,7 @@ def test_no_thread_of_the_engine_draws_from_the_pool(plant: Plant, pooled: Calla
     """Claims, turns, acknowledgements, renewals, housekeeping, a burst's looks and its last words."""
     ids = [plant.enqueue(activities.add, 1, number) for number in range(20)]
     pooled(True)
-    worker = Worker(mode=Mode.BURST)
+    worker = Worker(mode=WorkerMode.BURST)
     assert worker.run() == 0
     assert sessions_of_the_pool() == 0
     assert unpooled.is_pooled(connections["default"]), "and the caller's thread has the host's pool again"

@@ -290,7 +290,7 @@ import pathlib, signal, sys
 import django
 django.setup()
 from datetime import timedelta
-from durable.worker.process.modes import Mode
+from durable.worker.process.modes import WorkerMode
 from durable.worker.process.reports import Report, State
 from durable.worker.process.supervisor import Supervisor
 
@@ -303,7 +303,7 @@ def child(number, reporter):
     return 0
 
 supervisor = Supervisor(
-    child, processes=1, mode=Mode.BURST, grace=timedelta(), ready_within=timedelta(milliseconds=100)
+    child, processes=1, mode=WorkerMode.BURST, grace=timedelta(), ready_within=timedelta(milliseconds=100)
 )
 sys.exit(supervisor.run())
 """

@@ -17,7 +17,7 @@ from durable.worker.handlers.delivery import Delivery
 from durable.worker.handlers.pool import HandlerPool
 from durable.worker.loops.acks import Acks
 from durable.worker.process import supervisor as supervising
-from durable.worker.process.modes import Mode, WorkerExit
+from durable.worker.process.modes import WorkerExit, WorkerMode
 from durable.worker.process.reports import Reporter
 from durable.worker.process.supervisor import Supervisor
 from durable.worker.process.worker import Worker
@@ -71,7 +71,7 @@ def test_an_end_that_is_asked_for_outranks_a_restart_that_is_under_way(
         worker.stop()
         gate.open()
         assert future.result(PATIENCE) is WorkerExit.CLEAN
-    supervisor = Supervisor(_no_child, processes=1, mode=Mode.SERVE, grace=timedelta())
+    supervisor = Supervisor(_no_child, processes=1, mode=WorkerMode.SERVE, grace=timedelta())
     supervisor.stop(WorkerExit.RESTART)
     supervisor.stop()
     assert supervisor.run() == 0
@@ -242,7 +242,7 @@ def test_a_system_without_processes_is_told_and_tried_again(
         if len(tries) >= 3:
             supervisor.stop()
 
-    supervisor = Supervisor(_no_child, processes=1, mode=Mode.SERVE, grace=timedelta(), on_tick=tick)
+    supervisor = Supervisor(_no_child, processes=1, mode=WorkerMode.SERVE, grace=timedelta(), on_tick=tick)
     assert supervisor.run() == 0
     assert seen[0] == ["worker 1 is missing; it is being replaced"]
     assert "worker_process_not_forked" in caplog.text
@@ -265,5 +265,5 @@ def test_a_stop_that_comes_with_the_fork_reaches_the_child(monkeypatch: pytest.M
         return pid
 
     monkeypatch.setattr(os, "fork", fork)
-    supervisor = Supervisor(_no_child, processes=1, mode=Mode.SERVE, grace=timedelta(seconds=600))
+    supervisor = Supervisor(_no_child, processes=1, mode=WorkerMode.SERVE, grace=timedelta(seconds=600))
     assert supervisor.run() == 128 + signal.SIGTERM

@@ -135,7 +135,7 @@ class WorkflowLogger(logging.LoggerAdapter[logging.Logger]):
 
     def isEnabledFor(self, level: int) -> bool:  # noqa: N802 - logging's name
         loop = get_running_loop()
-        if isinstance(loop, WorkflowLoop) and (loop.replaying or loop.mode is not RUNNING):
+        if isinstance(loop, WorkflowLoop) and (loop.replaying or loop.state is not RUNNING):
             return False
         return super().isEnabledFor(level)
 
@@ -156,7 +156,7 @@ def _loop(call: str) -> WorkflowLoop:
     loop = get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
-    if loop.mode is not RUNNING:
+    if loop.state is not RUNNING:
         raise OutsideWorkflow(call, _LEAVING)
     return loop
 
@@ -166,7 +166,7 @@ def _waiting_loop(call: str) -> WorkflowLoop | WorkflowFuture:
     loop = get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
-    if loop.mode is RUNNING:
+    if loop.state is RUNNING:
         return loop
     refused = loop.create_future()
     refused.set_exception(OutsideWorkflow(call, _LEAVING))

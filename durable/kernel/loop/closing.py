@@ -41,11 +41,11 @@ def close(loop: WorkflowLoop) -> None:
 
     Runs on the calling thread; the loop must not be in the middle of a callback. Closing twice does nothing.
     """
-    if loop.mode in (CLOSING, CLOSED):
+    if loop.state in (CLOSING, CLOSED):
         return
     before = get_running_loop()
     hooks = sys.get_asyncgen_hooks()
-    loop.mode = CLOSING
+    loop.state = CLOSING
     set_running_loop(loop)
     sys.set_asyncgen_hooks(firstiter=loop.keep_generator, finalizer=None)
     try:

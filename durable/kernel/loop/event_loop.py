@@ -47,7 +47,7 @@ _MOST_PROBLEMS = 100
 _LONGEST_MESSAGE = 1_000
 
 
-class Mode(IntEnum):
+class LoopState(IntEnum):
     """The state of a loop. Only a running one schedules anything; what is created on a closing one never runs."""
 
     RESTING = 0
@@ -57,7 +57,7 @@ class Mode(IntEnum):
     CLOSED = 4
 
 
-RESTING, RUNNING, BROKEN, CLOSING, CLOSED = Mode
+RESTING, RUNNING, BROKEN, CLOSING, CLOSED = LoopState
 # Bound once: looking a member up in its enum costs as much as a call, and every callback asks.
 
 
@@ -72,14 +72,14 @@ class Turn:
 
     def __enter__(self) -> None:
         loop = self._loop
-        if loop.mode is not RESTING:
+        if loop.state is not RESTING:
             raise RuntimeError(
-                f"The loop of workflow {loop.workflow_id} is {loop.mode.name.lower()}; it can not be turned."
+                f"The loop of workflow {loop.workflow_id} is {loop.state.name.lower()}; it can not be turned."
             )
         self._before = get_running_loop()
         self._hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(self._keep_generator, None)
-        loop.mode = RUNNING
+        loop.state = RUNNING
         loop.thread = threading.get_ident()
         set_running_loop(loop)
 
@@ -88,8 +88,8 @@ class Turn:
     ) -> None:
         set_running_loop(self._before)
         sys.set_asyncgen_hooks(*self._hooks)
-        if self._loop.mode is RUNNING:
-            self._loop.mode = RESTING if error is None else BROKEN
+        if self._loop.state is RUNNING:
+            self._loop.state = RESTING if error is None else BROKEN
 
 
 class WorkflowLoop(RefusingLoop):
@@ -98,7 +98,7 @@ class WorkflowLoop(RefusingLoop):
     def __init__(self, workflow_id: uuid.UUID, execution: Execution) -> None:
         self.workflow_id = workflow_id
         self.execution = execution
-        self.mode = RESTING
+        self.state = RESTING
         self.turn = Turn(self)
         self.thread = 0
         self.replaying = False
@@ -123,7 +123,7 @@ class WorkflowLoop(RefusingLoop):
     @property
     def is_on(self) -> bool:
         """Whether this is a turn: calls count."""
-        return self.mode is RUNNING
+        return self.state is RUNNING
 
     def start(self, at: datetime) -> None:
         """Time counts from here."""
@@ -204,7 +204,7 @@ class WorkflowLoop(RefusingLoop):
 
     def shut(self) -> None:
         """Forget everything; what still refers to this loop does nothing from now on."""
-        self.mode = CLOSED
+        self.state = CLOSED
         self._ready.clear()
         self.timers.clear()
         self.tasks.clear()
@@ -216,7 +216,7 @@ class WorkflowLoop(RefusingLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
         handle = Handle(callback, args, context)
-        if self.mode is RUNNING:
+        if self.state is RUNNING:
             self._ready.append(handle)
         else:
             self._unscheduled(handle)
@@ -249,7 +249,7 @@ class WorkflowLoop(RefusingLoop):
         self, due: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> TimerHandle:
         handle = TimerHandle(callback, args, context, timers=self.timers, due=due, born=self.elapsed)
-        if self.mode is not RUNNING:
+        if self.state is not RUNNING:
             self._unscheduled(handle)
         elif due != NEVER and due <= self.elapsed:
             self._ready.append(handle)
@@ -259,7 +259,7 @@ class WorkflowLoop(RefusingLoop):
 
     def _unscheduled(self, handle: Handle) -> None:
         handle.cancel()
-        if self.mode is RESTING:
+        if self.state is RESTING:
             raise OutsideWorkflow(
                 f"A future, task or event of workflow {self.workflow_id}",
                 "Another thread or workflow must not touch it.",
@@ -282,7 +282,7 @@ class WorkflowLoop(RefusingLoop):
         eager_start: bool | None = None,
     ) -> WorkflowTask:
         refuse_unordered(coro)
-        if self.mode is not RUNNING and self.mode is not CLOSING:
+        if self.state is not RUNNING and self.state is not CLOSING:
             close_unstarted(coro)
             raise OutsideWorkflow("asyncio.create_task", "The workflow's code is not running: its turn is over.")
         if eager_start:
@@ -321,7 +321,7 @@ class WorkflowLoop(RefusingLoop):
         """Records errors that the code does not see, and logs them once: not in replay, and not for a
         closed workflow.
         """
-        if self.mode >= CLOSING or self.replaying:
+        if self.state >= CLOSING or self.replaying:
             return
         error = context.get("exception")
         message = said(context.get("message", "A problem in the workflow's loop"), _LONGEST_MESSAGE, what="message")
@@ -331,7 +331,7 @@ class WorkflowLoop(RefusingLoop):
                 self.problems.append(describe(error))
             exc_info = for_log(error)
         line = lines.made(logger, logging.ERROR, "%s (workflow %s)", message, str(self.workflow_id), exc_info=exc_info)
-        if self.mode is RUNNING:
+        if self.state is RUNNING:
             self.lines.append(line)
         else:
             lines.say(line)
@@ -352,10 +352,10 @@ class WorkflowLoop(RefusingLoop):
         return None
 
     def is_running(self) -> bool:
-        return self.mode is RUNNING or self.mode is CLOSING
+        return self.state is RUNNING or self.state is CLOSING
 
     def is_closed(self) -> bool:
-        return self.mode is CLOSED
+        return self.state is CLOSED
 
 
 def trouble_of_the_machine(error: BaseException) -> WorkflowBlocked | None:

@@ -24,7 +24,7 @@ from durable.kernel.loop import asyncio_private
 from durable.worker.process import forking, orphans, output, speaking
 from durable.worker.process.health import HealthSocket, HealthThread, parse_address
 from durable.worker.process.hurry import Hurry
-from durable.worker.process.modes import Mode, StoreAtStart, WorkerExit
+from durable.worker.process.modes import StoreAtStart, WorkerExit, WorkerMode
 from durable.worker.process.reload import Code, CodeWatch, start_anew
 from durable.worker.process.reports import Report, Reporter, State
 from durable.worker.process.signals import StopSignals
@@ -184,8 +184,8 @@ def _worker(options: dict[str, Any], *, name: str, on_tick: Any) -> Worker:
     )
 
 
-def _mode(options: dict[str, Any]) -> Mode:
-    return Mode.BURST if options["burst"] else Mode.SERVE
+def _mode(options: dict[str, Any]) -> WorkerMode:
+    return WorkerMode.BURST if options["burst"] else WorkerMode.SERVE
 
 
 def _tally(worker: Worker) -> str:

@@ -17,7 +17,7 @@ class WorkerExit(IntEnum):
     """To be restarted at once: workflow code hung the turn thread, or the code on disk has changed."""
 
 
-class Mode(Enum):
+class WorkerMode(Enum):
     """When the worker stops by itself."""
 
     SERVE = "serve"

@@ -15,7 +15,7 @@ from types import FrameType
 
 from durable.worker.process import forking, orphans, output, speaking
 from durable.worker.process.health import HealthSocket
-from durable.worker.process.modes import Mode, WorkerExit
+from durable.worker.process.modes import WorkerExit, WorkerMode
 from durable.worker.process.reports import Report, Reporter, State, read
 from durable.worker.process.signals import HANDLED, TOGETHER, StopSignals, end_now
 from durable.worker.threads.logs import get_logger
@@ -78,7 +78,7 @@ class Supervisor:
         child: Callable[[int, Reporter], int],
         *,
         processes: int,
-        mode: Mode,
+        mode: WorkerMode,
         grace: timedelta,
         ready_within: timedelta = timedelta(seconds=60),
         health: HealthSocket | None = None,
@@ -241,9 +241,9 @@ class Supervisor:
         pid, child.pid, child.pipe = child.pid, 0, -1
         if self._stopping is not None:
             child.code = 128 - code if code < 0 else 0 if code == WorkerExit.RESTART else code
-        elif code in FINAL and (self._mode is Mode.BURST or not child.was_ready):
+        elif code in FINAL and (self._mode is WorkerMode.BURST or not child.was_ready):
             child.code = code
-            if self._mode is not Mode.BURST:
+            if self._mode is not WorkerMode.BURST:
                 self.stop(WorkerExit(code))
         else:
             child.quick_deaths = 0 if lived > LIVED_LONG or code == WorkerExit.RESTART else child.quick_deaths + 1

@@ -32,7 +32,7 @@ from durable.worker.loops.leases import Leases
 from durable.worker.loops.listening import Listener
 from durable.worker.loops.turns import Turns
 from durable.worker.process import speaking, stopping
-from durable.worker.process.modes import Mode, StoreAtStart, WorkerExit
+from durable.worker.process.modes import StoreAtStart, WorkerExit, WorkerMode
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger
 from durable.worker.threads.loop import Loop
@@ -84,7 +84,7 @@ class Worker:
         name: str = "",
         queues: Sequence[str] = (),
         concurrency: int | None = None,
-        mode: Mode = Mode.SERVE,
+        mode: WorkerMode = WorkerMode.SERVE,
         at_start: StoreAtStart = StoreAtStart.WAIT,
         on_tick: Callable[[Worker], None] | None = None,
     ) -> None:
@@ -204,13 +204,13 @@ class Worker:
         )
         failures = 0
         while self._exit is None:
-            self._doorbell.wait(TICK if self._mode is Mode.SERVE else BURST_TICK)
+            self._doorbell.wait(TICK if self._mode is WorkerMode.SERVE else BURST_TICK)
             self._watch_turns()
             self._watch_threads()
             self._pools.look()
             if self._on_tick is not None:
                 self._on_tick(self)
-            if self._mode is Mode.BURST and self._exit is None:
+            if self._mode is WorkerMode.BURST and self._exit is None:
                 failures = self._look_whether_done(burst, failures)
         code = stopping.stop(self, self._exit, grace=settings.grace_for.total_seconds())
         if code is WorkerExit.RESTART and self._exit is not WorkerExit.RESTART:
