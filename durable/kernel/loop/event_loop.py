@@ -30,7 +30,7 @@ from durable.kernel.loop.asyncio_private import (
     unseen_error,
 )
 from durable.kernel.loop.futures import ActivityFuture, WorkflowFuture, WorkflowTask
-from durable.kernel.loop.handles import NEVER, Handle, TimerHandle
+from durable.kernel.loop.handles import NEVER, ReadyHandle, TimerHandle
 from durable.kernel.loop.timers import Timers
 from durable.kernel.loop.unsupported import RefusingLoop, close_unstarted, refuse_unordered
 from durable.kernel.texts.failure import describe, for_log
@@ -113,7 +113,7 @@ class WorkflowLoop(RefusingLoop):
         self.lines: list[logging.LogRecord] = []
         self.generators: list[AsyncGenerator[Any, Any]] = []
         self._generators_checked = 64
-        self._ready: deque[Handle] = deque()
+        self._ready: deque[ReadyHandle] = deque()
         # The low bits of a UUIDv7 are random: asyncio keeps the tasks of all workflows in one set.
         self._number = (workflow_id.int & _SALTED) or 1
         self._task_names = 0
@@ -160,7 +160,7 @@ class WorkflowLoop(RefusingLoop):
         """
         ready = self._ready
         main = self.main
-        handle: Handle | None
+        handle: ReadyHandle | None
         started = cpu_clock() if cpu_seconds is not None else 0.0
         while ready:
             handle = ready.popleft()
@@ -214,8 +214,8 @@ class WorkflowLoop(RefusingLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Handle:
-        handle = Handle(callback, args, context)
+    ) -> ReadyHandle:
+        handle = ReadyHandle(callback, args, context)
         if self.state is RUNNING:
             self._ready.append(handle)
         else:
@@ -224,7 +224,7 @@ class WorkflowLoop(RefusingLoop):
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> Handle:
+    ) -> ReadyHandle:
         if threading.get_ident() != self.thread:
             raise InsideWorkflow(
                 "A result from another thread", "Do the work in an activity, and await `.execute(...)`."
@@ -257,7 +257,7 @@ class WorkflowLoop(RefusingLoop):
             self.timers.add(handle)
         return handle
 
-    def _unscheduled(self, handle: Handle) -> None:
+    def _unscheduled(self, handle: ReadyHandle) -> None:
         handle.cancel()
         if self.state is RESTING:
             raise OutsideWorkflow(

@@ -18,7 +18,7 @@ NEVER = -1
 """In place of a due time: infinitely far."""
 
 
-class Handle:
+class ReadyHandle:
     """A callback that is ready to run; what `call_soon` returns."""
 
     __slots__ = ("args", "callback", "context", "is_cancelled")
@@ -44,7 +44,7 @@ class Handle:
         return self.context
 
 
-class TimerHandle(Handle):
+class TimerHandle(ReadyHandle):
     """What `call_at` and `call_later` return. `id` is None until the activation is idle."""
 
     __slots__ = ("_timers", "born", "due", "id")
