@@ -19,7 +19,7 @@ from durable.flow.delivery import claim
 from durable.flow.endings import closing
 from durable.models import Message
 from durable.store.deliveries import outbox, work_items
-from durable.store.deliveries.work_items import Delivery, LockedItem
+from durable.store.deliveries.work_items import DeliveryKey, LockedItem
 from durable.store.operators import redrives, staff_actions
 from durable.store.runs import history, messages, workflows
 from tests.machine.machine import Machine
@@ -40,7 +40,7 @@ HUNT = settings(
 def _any_token_is_good(patch: pytest.MonkeyPatch) -> None:
     """Acknowledgements, abandonments and releases look at the row only."""
 
-    def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+    def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]) -> dict[DeliveryKey, LockedItem]:
         wanted = list(deliveries)
         items = work_items.lock_of_rows(connection, [row_id for row_id, _ in wanted])
         return {(row_id, token): items[row_id] for row_id, token in wanted if row_id in items}

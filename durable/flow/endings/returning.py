@@ -14,7 +14,7 @@ from durable.kernel.history.events import EventType
 from durable.outcomes import Claim, GiveBack, OutboxStatus, WorkflowStatus
 from durable.store.deliveries import outbox, work_items
 from durable.store.deliveries.outbox import Return
-from durable.store.deliveries.work_items import Delivery, LockedItem
+from durable.store.deliveries.work_items import DeliveryKey, LockedItem
 from durable.store.runs import workflows
 from durable.store.runs.workflows import LockedWorkflow
 
@@ -49,7 +49,7 @@ def _return(
     connection: BaseDatabaseWrapper,
     claims: Sequence[Claim],
     owners: Mapping[UUID, LockedWorkflow],
-    items: Mapping[Delivery, LockedItem],
+    items: Mapping[DeliveryKey, LockedItem],
     delay: timedelta,
 ) -> None:
     work_items.delete(connection, [row_id for row_id, _ in items])

@@ -14,12 +14,12 @@ from durable.flow.transactions.transaction import Patience
 from durable.outcomes import Claim, Ending
 from durable.store.connections import sql
 from durable.store.deliveries import outbox, work_items
-from durable.store.deliveries.work_items import Delivery
+from durable.store.deliveries.work_items import DeliveryKey
 from durable.store.runs import due as store_due
 from durable.store.runs import workflows
 
 
-def locked(waiting: Sequence[tuple[Claim, Ending | None]]) -> set[Delivery]:
+def locked(waiting: Sequence[tuple[Claim, Ending | None]]) -> set[DeliveryKey]:
     """Returns the deliveries, by row and token, that are still valid and of which another session has locked the outbox
     row, the work item, or the workflow if it would be written: by the acknowledgement if there is an ending, else by
     giving the delivery back. Waits for no row; a table that is locked as a whole raises after 20 ms. Writes nothing,
@@ -28,7 +28,7 @@ def locked(waiting: Sequence[tuple[Claim, Ending | None]]) -> set[Delivery]:
     if not waiting or not sql.is_postgresql(transaction.engine_connection()):
         return set()
 
-    def body(connection: BaseDatabaseWrapper) -> set[Delivery]:
+    def body(connection: BaseDatabaseWrapper) -> set[DeliveryKey]:
         needed = {claim.workflow_id for claim, ending in waiting if _needs_workflow(claim, ending)}
         free = workflows.lock_free(connection, needed, limit=len(needed))
         closed = needed - free.keys()

@@ -34,7 +34,7 @@ _COLUMNS = "outbox_row_id, workflow_id, lock_token, worker, cancel_requested_at 
 _WITH_HEARTBEAT = f"{_COLUMNS}, heartbeat"
 
 
-Delivery = tuple[int, uuid.UUID]
+DeliveryKey = tuple[int, uuid.UUID]
 """Row id and token: one delivery and no other. A process may hold two deliveries of one row, of which one is lost."""
 
 
@@ -63,19 +63,21 @@ def _select(
     ]
 
 
-def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]) -> dict[DeliveryKey, LockedItem]:
     """Lock, in id order, the items that still carry the given tokens; the others are missing in the answer."""
     return _carrying(connection, set(deliveries), strength="UPDATE")
 
 
-def lock_with_heartbeats(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+def lock_with_heartbeats(
+    connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]
+) -> dict[DeliveryKey, LockedItem]:
     """The same, with what the handlers have last told of: for deliveries that end without an ending of their own."""
     return _carrying(connection, set(deliveries), strength="UPDATE", columns=_WITH_HEARTBEAT)
 
 
 def _carrying(
-    connection: BaseDatabaseWrapper, wanted: set[Delivery], *, strength: str, columns: str = _COLUMNS
-) -> dict[Delivery, LockedItem]:
+    connection: BaseDatabaseWrapper, wanted: set[DeliveryKey], *, strength: str, columns: str = _COLUMNS
+) -> dict[DeliveryKey, LockedItem]:
     tokens, more = sql.among(connection, "lock_token", {token for _, token in wanted})
     row_ids = {row_id for row_id, _ in wanted}
     items = _select(connection, row_ids, strength=strength, columns=columns, also=f" AND {tokens}", more=more)
@@ -138,19 +140,19 @@ def ask_to_cancel(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> No
 _HELD = sql.RowSet([("id", "bigint"), ("token", "uuid"), ("heartbeat", "text")])
 
 
-def lock_free(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> dict[Delivery, LockedItem]:
+def lock_free(connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]) -> dict[DeliveryKey, LockedItem]:
     """Lock, in id order, those of the items that nobody else has locked and that still carry their token."""
     return _carrying(connection, set(deliveries), strength="UPDATE SKIP LOCKED")
 
 
 def lock_free_with_heartbeats(
-    connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]
-) -> dict[Delivery, LockedItem]:
+    connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]
+) -> dict[DeliveryKey, LockedItem]:
     """The same, with their heartbeats."""
     return _carrying(connection, set(deliveries), strength="UPDATE SKIP LOCKED", columns=_WITH_HEARTBEAT)
 
 
-def still_there(connection: BaseDatabaseWrapper, deliveries: Iterable[Delivery]) -> set[Delivery]:
+def still_there(connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]) -> set[DeliveryKey]:
     """Look, without locks, which of the items still carry their token."""
     wanted = set(deliveries)
     rows = (
