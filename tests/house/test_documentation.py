@@ -120,7 +120,7 @@ def test_every_option_and_verb_of_the_commands_is_documented() -> None:
 
 
 def test_every_exit_code_is_documented_and_no_other() -> None:
-    from durable.management.verbs.answer import CommandExit
+    from durable.management.subcommands.answer import CommandExit
     from durable.worker.process.modes import WorkerExit
 
     of_the_worker, of_the_verbs = page("commands.md").split("## `manage.py durable VERB`")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_show_reads_so_much_of_a_history_at_once_and_says_where_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """One event is always there, however long it is."""
-    monkeypatch.setattr("durable.management.verbs.show._MOST_CHARACTERS", 2_500)
+    monkeypatch.setattr("durable.management.subcommands.show._MOST_CHARACTERS", 2_500)
     workflow = factories.WorkflowFactory()
     for seq, length in enumerate((1_000, 1_000, 1_000, 9_000, 10), 1):
         data = {"payload": "x" * length}
@@ -34,7 +34,7 @@ def test_show_leaves_out_what_nobody_has_read_once_it_is_too_much(monkeypatch: p
     for _ in range(3):
         payload = json.dumps({"name": "news", "payload": "x" * 1_000})
         factories.MessageFactory(workflow=workflow, payload=payload, parked=True)
-    monkeypatch.setattr("durable.management.verbs.show._MOST_CHARACTERS", 2_500)
+    monkeypatch.setattr("durable.management.subcommands.show._MOST_CHARACTERS", 2_500)
     unread = Ran("show", str(workflow.pk), "--json").data["unread"]
     assert [message["data"] is None for message in unread] == [False, False, True]
     assert {message["characters"] for message in unread} == {len(payload)}

@@ -110,7 +110,7 @@ def test_a_start_by_the_command_is_audited_or_does_not_happen(monkeypatch: pytes
     made = the_one()
     assert (made.verb, made.workflow_id, made.through, made.actor_text) == ("start", begun.pk, "command", "ops")
     with (
-        mock.patch("durable.management.verbs.start.auditing.record", side_effect=OperationalError("away")),
+        mock.patch("durable.management.subcommands.start.auditing.record", side_effect=OperationalError("away")),
         pytest.raises(CommandError),
     ):
         call_command(*begin, stdout=StringIO())

@@ -72,7 +72,7 @@ class _Misfit(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
+class WorkflowVerb:
     """One verb. `reason` is required, optional or none; `impossible` says why it can not be done to a workflow now.
     `of_single` are title and explanation where the workflow is a single activity and those of workflows are not true.
     """
@@ -120,7 +120,7 @@ def _not_blocked(workflow: Any) -> str:
     return _ended(workflow) or ("" if workflow.blocked_reason else _("It is not blocked."))
 
 
-def _is_read_later(verb: Verb) -> bool:
+def _is_read_later(verb: WorkflowVerb) -> bool:
     """Whether the workflow's code has to turn for it."""
     return verb.name in ("signal", "cancel")
 
@@ -192,10 +192,10 @@ def _signal(sent: Sent) -> Said:
     )
 
 
-VERBS: Mapping[str, Verb] = {
+VERBS: Mapping[str, WorkflowVerb] = {
     verb.name: verb
     for verb in (
-        Verb(
+        WorkflowVerb(
             name="signal",
             permission="signal_workflow",
             label=gettext_lazy("Send signal"),
@@ -205,7 +205,7 @@ VERBS: Mapping[str, Verb] = {
             impossible=_without_code,
             carry_out=_signal,
         ),
-        Verb(
+        WorkflowVerb(
             name="pause",
             permission="pause_workflow",
             label=gettext_lazy("Pause"),
@@ -215,7 +215,7 @@ VERBS: Mapping[str, Verb] = {
             impossible=_not_running,
             carry_out=_pause,
         ),
-        Verb(
+        WorkflowVerb(
             name="resume",
             permission="pause_workflow",
             label=gettext_lazy("Resume"),
@@ -225,7 +225,7 @@ VERBS: Mapping[str, Verb] = {
             impossible=_not_paused,
             carry_out=_resume,
         ),
-        Verb(
+        WorkflowVerb(
             name="unblock",
             permission="unblock_workflow",
             label=gettext_lazy("Unblock"),
@@ -237,7 +237,7 @@ VERBS: Mapping[str, Verb] = {
             impossible=_not_blocked,
             carry_out=_unblock,
         ),
-        Verb(
+        WorkflowVerb(
             name="cancel",
             permission="cancel_workflow",
             label=gettext_lazy("Cancel"),
@@ -255,7 +255,7 @@ VERBS: Mapping[str, Verb] = {
                 ),
             ),
         ),
-        Verb(
+        WorkflowVerb(
             name="terminate",
             permission="terminate_workflow",
             label=gettext_lazy("Terminate"),
@@ -328,7 +328,7 @@ def _mailbox_full(full: MailboxFull) -> str:
     }
 
 
-def _carry_out(verb: Verb, sent: Sent, workflow: Any) -> Said:
+def _carry_out(verb: WorkflowVerb, sent: Sent, workflow: Any) -> Said:
     """Do it; whatever state the workflow is in by now, there is a sentence for it."""
     if verb.name in ("pause", "resume") and verb.impossible(workflow):
         return Said(messages.INFO, _("Nothing was changed: %(why)s") % {"why": verb.impossible(workflow)})
@@ -369,7 +369,7 @@ def _read(request: HttpRequest, workflow_id: uuid.UUID) -> Sent:
     )
 
 
-def _problem(verb: Verb, sent: Sent) -> str:
+def _problem(verb: WorkflowVerb, sent: Sent) -> str:
     if verb.reason == "required" and not sent.reason:
         return _("A reason is required. It becomes part of the history.")
     if len(sent.reason) > LONGEST_REASON:
@@ -381,7 +381,7 @@ def _problem(verb: Verb, sent: Sent) -> str:
 
 
 def _page(
-    request: HttpRequest, room: Room, verb: Verb, workflow: Any, request_id: str, *, problem: str = ""
+    request: HttpRequest, room: Room, verb: WorkflowVerb, workflow: Any, request_id: str, *, problem: str = ""
 ) -> HttpResponse:
     title, explained = verb.words(workflow)
     context = {

@@ -18,8 +18,8 @@ from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, DurableError, KeyInvalid, PayloadError, StoreUnavailable, UsageError
 from durable.errors.showing import visible
 from durable.flow.audit import auditing
-from durable.management.verbs import VERBS
-from durable.management.verbs.answer import CommandExit, WrongUsage
+from durable.management.subcommands import SUBCOMMANDS
+from durable.management.subcommands.answer import CommandExit, WrongUsage
 from durable.outcomes import Through
 from durable.worker.process import output
 
@@ -28,7 +28,7 @@ _WRONG_USAGE = (WrongUsage, ConfigurationError, UsageError, PayloadError, KeyInv
 
 
 class Command(BaseCommand):
-    """Parse, call one verb, print its answer, exit with its code. Data goes to stdout, everything else to stderr."""
+    """Parse, call one subcommand, print its answer, exit with its code. Data goes to stdout, all else to stderr."""
 
     help = (
         "Inspect and operate workflows. Exit codes: 0 done, 1 refused (health: not well), 2 wrong usage, 3 "
@@ -40,10 +40,10 @@ class Command(BaseCommand):
         super().__init__(*args, **options)
 
     def add_arguments(self, parser: CommandParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-        for name, verb in VERBS.items():
-            own = verbs.add_parser(name, help=verb.help, description=verb.help)
-            verb.add_arguments(own)
+        subcommands = parser.add_subparsers(dest="subcommand", required=True, metavar="VERB")
+        for name, subcommand in SUBCOMMANDS.items():
+            own = subcommands.add_parser(name, help=subcommand.help, description=subcommand.help)
+            subcommand.add_arguments(own)
             own.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -54,7 +54,7 @@ class Command(BaseCommand):
         try:
             refuse_unfit()
             with auditing.asked_through(Through.COMMAND, login=_login()):
-                answer = VERBS[options["verb"]].run(options)
+                answer = SUBCOMMANDS[options["subcommand"]].run(options)
         except _WRONG_USAGE as error:
             self._refuse(error, CommandExit.USAGE, options)
         except StoreUnavailable as error:

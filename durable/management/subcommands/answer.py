@@ -18,7 +18,7 @@ from durable.conf import settings
 from durable.errors import PayloadError
 from durable.errors.showing import visible
 from durable.kernel.payloads.birthplace import Birthplace
-from durable.management.verbs import hiding
+from durable.management.subcommands import hiding
 from durable.outcomes import Failure, Snapshot, WorkflowStatus
 
 
@@ -45,8 +45,8 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb of the command. `run` gets the parsed options, answers, or raises what the product raises."""
+class Subcommand:
+    """One subcommand. `run` gets the parsed options, answers, or raises what the product raises."""
 
     help: str
     add_arguments: Callable[[CommandParser], None]

@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.management.verbs import letters
-from durable.management.verbs.answer import Answer, Verb, WrongUsage
+from durable.management.subcommands import letters
+from durable.management.subcommands.answer import Answer, Subcommand, WrongUsage
 from durable.operations import RedriveMode, discard, discard_many, preview_redrive
 
 _DISCARDED = "discarded"
@@ -45,4 +45,6 @@ def _run(options: dict[str, Any]) -> Answer:
         return letters.many_done(letters.wanted(options), change, _DISCARDED)
 
 
-VERB = Verb("close dead letters for good; waiting workflows get a failure or are cancelled", _add_arguments, _run)
+SUBCOMMAND = Subcommand(
+    "close dead letters for good; waiting workflows get a failure or are cancelled", _add_arguments, _run
+)

@@ -1,4 +1,4 @@
-"""`durable unblock ID`: let a blocked workflow try again."""
+"""`durable pause ID`: hold a workflow."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.management.verbs.answer import Answer, Verb, workflow_id
-from durable.operations import unblock
+from durable.management.subcommands.answer import Answer, Subcommand, workflow_id
+from durable.operations import pause
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -18,11 +18,11 @@ def _add_arguments(parser: CommandParser) -> None:
 
 def _run(options: dict[str, Any]) -> Answer:
     owner = workflow_id(options["id"])
-    state = unblock(owner, reason=options["reason"], actor=options["actor"] or None)
+    state = pause(owner, reason=options["reason"], actor=options["actor"] or None)
     return Answer(
         {"id": str(owner), "answer": state.value},
-        ["Unblocked: its code tries again at its next turn, and is blocked again if it still cannot continue."],
+        ["Paused: its code is not run and none of its activities are claimed. Running activities finish."],
     )
 
 
-VERB = Verb("let a blocked workflow try again", _add_arguments, _run)
+SUBCOMMAND = Subcommand("hold a workflow until it is resumed", _add_arguments, _run)

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.db import connections
 
-from durable.management.verbs.answer import Answer, CommandExit, Verb, WrongUsage, table
+from durable.management.subcommands.answer import Answer, CommandExit, Subcommand, WrongUsage, table
 
 SOAK_MINUTES = 10.0
 
@@ -119,4 +119,6 @@ def _tell(part: str) -> None:
     sys.stderr.flush()
 
 
-VERB = Verb("Measure what the engine costs here, on a database of the benchmark's own.", _add_arguments, _run)
+SUBCOMMAND = Subcommand(
+    "Measure what the engine costs here, on a database of the benchmark's own.", _add_arguments, _run
+)

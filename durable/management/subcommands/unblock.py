@@ -1,4 +1,4 @@
-"""`durable resume ID`: let a paused workflow go on."""
+"""`durable unblock ID`: let a blocked workflow try again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.management.verbs.answer import Answer, Verb, workflow_id
-from durable.operations import resume
+from durable.management.subcommands.answer import Answer, Subcommand, workflow_id
+from durable.operations import unblock
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -18,11 +18,11 @@ def _add_arguments(parser: CommandParser) -> None:
 
 def _run(options: dict[str, Any]) -> Answer:
     owner = workflow_id(options["id"])
-    state = resume(owner, reason=options["reason"], actor=options["actor"] or None)
+    state = unblock(owner, reason=options["reason"], actor=options["actor"] or None)
     return Answer(
         {"id": str(owner), "answer": state.value},
-        ["Resumed: its code runs again, and messages that came meanwhile are read."],
+        ["Unblocked: its code tries again at its next turn, and is blocked again if it still cannot continue."],
     )
 
 
-VERB = Verb("let a paused workflow continue", _add_arguments, _run)
+SUBCOMMAND = Subcommand("let a blocked workflow try again", _add_arguments, _run)

@@ -13,7 +13,7 @@ from durable.flow.audit import auditing
 from durable.flow.transactions import transaction
 from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
 from durable.kernel.authoring.registry import registry
-from durable.management.verbs.answer import Answer, Verb, WrongUsage, read_json
+from durable.management.subcommands.answer import Answer, Subcommand, WrongUsage, read_json
 from durable.outcomes import StaffVerb
 
 Definition = WorkflowDefinition[Any, Any] | ActivityDefinition[Any, Any]
@@ -82,4 +82,4 @@ def _typed(
     return typed.args, typed.kwargs
 
 
-VERB = Verb("start a workflow, or enqueue a single activity, by its registered name", _add_arguments, _run)
+SUBCOMMAND = Subcommand("start a workflow, or enqueue a single activity, by its registered name", _add_arguments, _run)

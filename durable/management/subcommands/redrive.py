@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.management.verbs import letters
-from durable.management.verbs.answer import Answer, Verb, WrongUsage
+from durable.management.subcommands import letters
+from durable.management.subcommands.answer import Answer, Subcommand, WrongUsage
 from durable.operations import RedriveMode, preview_redrive, redrive, redrive_many
 
 _REDRIVEN = "redriven"
@@ -38,4 +38,4 @@ def _run(options: dict[str, Any]) -> Answer:
         return letters.many_done(letters.wanted(options), change, _REDRIVEN)
 
 
-VERB = Verb("queue dead letters for retry; refused ones are listed with the reason", _add_arguments, _run)
+SUBCOMMAND = Subcommand("queue dead letters for retry; refused ones are listed with the reason", _add_arguments, _run)

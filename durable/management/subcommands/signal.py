@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from durable.client.handle import send_for_staff
 from durable.flow.looks import look
-from durable.management.verbs.answer import Answer, Verb, printable, put_off, read_json, workflow_id
+from durable.management.subcommands.answer import Answer, Subcommand, printable, put_off, read_json, workflow_id
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -28,4 +28,4 @@ def _run(options: dict[str, Any]) -> Answer:
     return Answer(data, [text + put_off(now.status, now.blocked_reason)])
 
 
-VERB = Verb("send a signal", _add_arguments, _run)
+SUBCOMMAND = Subcommand("send a signal", _add_arguments, _run)

@@ -10,7 +10,7 @@ from durable.flow.caller.cancel import cancel
 from durable.flow.looks import look
 from durable.kernel.authoring.options import check_text
 from durable.kernel.limits import MAX_REASON_LENGTH
-from durable.management.verbs.answer import Answer, CommandExit, Verb, put_off, workflow_id
+from durable.management.subcommands.answer import Answer, CommandExit, Subcommand, put_off, workflow_id
 from durable.outcomes import CancelAnswer
 
 _WORDS = {
@@ -49,4 +49,4 @@ def _run(options: dict[str, Any]) -> Answer:
     return Answer(data, [words], CommandExit.REFUSED if refused else CommandExit.DONE)
 
 
-VERB = Verb("ask a workflow to cancel itself", _add_arguments, _run)
+SUBCOMMAND = Subcommand("ask a workflow to cancel itself", _add_arguments, _run)

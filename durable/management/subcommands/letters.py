@@ -17,8 +17,8 @@ from django.db import InterfaceError
 
 from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow.looks import look
-from durable.management.verbs import hiding
-from durable.management.verbs.answer import Answer, CommandExit, WrongUsage, printable, table, workflow_id
+from durable.management.subcommands import hiding
+from durable.management.subcommands.answer import Answer, CommandExit, WrongUsage, printable, table, workflow_id
 from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter, Discarded, Naming, Redriven, RedrivePreview
 
 if TYPE_CHECKING:

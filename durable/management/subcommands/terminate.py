@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.management.verbs.answer import Answer, Verb, WrongUsage, workflow_id
+from durable.management.subcommands.answer import Answer, Subcommand, WrongUsage, workflow_id
 from durable.operations import terminate
 
 
@@ -24,4 +24,4 @@ def _run(options: dict[str, Any]) -> Answer:
     return Answer({"id": str(owner), "answer": state.value}, ["Terminated: it has ended as `cancelled`."])
 
 
-VERB = Verb("end a workflow without asking its code", _add_arguments, _run)
+SUBCOMMAND = Subcommand("end a workflow without asking its code", _add_arguments, _run)

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.flow.looks import look
-from durable.management.verbs.answer import Answer, Verb, WrongUsage, plain, table
+from durable.management.subcommands.answer import Answer, Subcommand, WrongUsage, plain, table
 from durable.outcomes import WorkflowStatus
 
 _MOST = 10_000
@@ -46,4 +46,4 @@ def _run(options: dict[str, Any]) -> Answer:
     return Answer([plain(each) for each in snapshots], lines)
 
 
-VERB = Verb("workflows, newest first", _add_arguments, _run)
+SUBCOMMAND = Subcommand("workflows, newest first", _add_arguments, _run)

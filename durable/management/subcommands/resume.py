@@ -1,4 +1,4 @@
-"""`durable pause ID`: hold a workflow."""
+"""`durable resume ID`: let a paused workflow go on."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from durable.management.verbs.answer import Answer, Verb, workflow_id
-from durable.operations import pause
+from durable.management.subcommands.answer import Answer, Subcommand, workflow_id
+from durable.operations import resume
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -18,11 +18,11 @@ def _add_arguments(parser: CommandParser) -> None:
 
 def _run(options: dict[str, Any]) -> Answer:
     owner = workflow_id(options["id"])
-    state = pause(owner, reason=options["reason"], actor=options["actor"] or None)
+    state = resume(owner, reason=options["reason"], actor=options["actor"] or None)
     return Answer(
         {"id": str(owner), "answer": state.value},
-        ["Paused: its code is not run and none of its activities are claimed. Running activities finish."],
+        ["Resumed: its code runs again, and messages that came meanwhile are read."],
     )
 
 
-VERB = Verb("hold a workflow until it is resumed", _add_arguments, _run)
+SUBCOMMAND = Subcommand("let a paused workflow continue", _add_arguments, _run)

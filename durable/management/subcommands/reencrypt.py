@@ -9,7 +9,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.flow.operator import reencrypt as reencrypting
-from durable.management.verbs.answer import Answer, CommandExit, Verb, workflow_id
+from durable.management.subcommands.answer import Answer, CommandExit, Subcommand, workflow_id
 from durable.outcomes import Reencrypted
 
 
@@ -61,4 +61,4 @@ def _meant(options: dict[str, Any]) -> Iterator[uuid.UUID]:
         after = owners[-1]
 
 
-VERB = Verb("encrypt stored payloads with the key that the codec writes with now", _add_arguments, _run)
+SUBCOMMAND = Subcommand("encrypt stored payloads with the key that the codec writes with now", _add_arguments, _run)

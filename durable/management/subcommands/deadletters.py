@@ -8,8 +8,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.flow.looks import look
-from durable.management.verbs import letters
-from durable.management.verbs.answer import Answer, Verb, WrongUsage, table, workflow_id
+from durable.management.subcommands import letters
+from durable.management.subcommands.answer import Answer, Subcommand, WrongUsage, table, workflow_id
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -65,4 +65,4 @@ def _run(options: dict[str, Any]) -> Answer:
     return Answer(data, lines)
 
 
-VERB = Verb("dead letters, oldest first, with their attempts", _add_arguments, _run)
+SUBCOMMAND = Subcommand("dead letters, oldest first, with their attempts", _add_arguments, _run)

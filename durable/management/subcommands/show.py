@@ -15,10 +15,10 @@ from durable.flow.operator.note_view import note_view
 from durable.kernel.history.events import Event
 from durable.kernel.payloads import birthplace
 from durable.kernel.payloads.birthplace import NOWHERE
-from durable.management.verbs import hiding
-from durable.management.verbs.answer import (
+from durable.management.subcommands import hiding
+from durable.management.subcommands.answer import (
     Answer,
-    Verb,
+    Subcommand,
     WrongUsage,
     plain,
     plain_failure,
@@ -222,4 +222,4 @@ def _words(failure: Failure) -> str:
     return printable(f"{shown.type}: {shown.message}"[:_LONGEST])
 
 
-VERB = Verb("one workflow: state, pending work, history", _add_arguments, _run)
+SUBCOMMAND = Subcommand("one workflow: state, pending work, history", _add_arguments, _run)

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.flow.looks import look, prove
-from durable.management.verbs.answer import Answer, CommandExit, Verb, printable
+from durable.management.subcommands.answer import Answer, CommandExit, Subcommand, printable
 
 
 def _add_arguments(parser: CommandParser) -> None:
@@ -49,4 +49,4 @@ def _run(options: dict[str, Any]) -> Answer:
     return Answer(data, [f"All is well ({printable(workers)})."])
 
 
-VERB = Verb("say whether all is well, with reasons; exits with 1 when it is not", _add_arguments, _run)
+SUBCOMMAND = Subcommand("say whether all is well, with reasons; exits with 1 when it is not", _add_arguments, _run)

@@ -1,0 +1,40 @@
+"""The subcommands of `manage.py durable`, one module each: its arguments, and what it prints."""
+
+from __future__ import annotations
+
+from durable.management.subcommands import (
+    bench,
+    cancel,
+    deadletters,
+    discard,
+    health,
+    listing,
+    pause,
+    redrive,
+    reencrypt,
+    resume,
+    show,
+    signal,
+    start,
+    terminate,
+    unblock,
+)
+from durable.management.subcommands.answer import Subcommand
+
+SUBCOMMANDS: dict[str, Subcommand] = {
+    "list": listing.SUBCOMMAND,
+    "show": show.SUBCOMMAND,
+    "start": start.SUBCOMMAND,
+    "signal": signal.SUBCOMMAND,
+    "cancel": cancel.SUBCOMMAND,
+    "terminate": terminate.SUBCOMMAND,
+    "unblock": unblock.SUBCOMMAND,
+    "pause": pause.SUBCOMMAND,
+    "resume": resume.SUBCOMMAND,
+    "deadletters": deadletters.SUBCOMMAND,
+    "redrive": redrive.SUBCOMMAND,
+    "discard": discard.SUBCOMMAND,
+    "reencrypt": reencrypt.SUBCOMMAND,
+    "health": health.SUBCOMMAND,
+    "bench": bench.SUBCOMMAND,
+}
