@@ -79,7 +79,7 @@ class AtTheDesk:
     def a_receipt_that_is_forced(self) -> None:
         reason = "the customer asked for it"
         done = redrive(_workflow(self.lena), self.lenas_receipt, mode=RedriveMode.FORCED, actor=STAFF, reason=reason)
-        expect("whether the workflow had settled the forced receipt", done.was_judged, True)
+        expect("whether the workflow had ended the forced receipt", done.was_judged, True)
         unsent = Order.objects.filter(pk=self.lena.pk, receipt_sent_at=None)
         wait_for("the receipt", lambda: not unsent.exists())
         self.say(f"14. {STAFF} forces the receipt of {self.lena} ({reason}): it is mailed; the order stays as it was.")

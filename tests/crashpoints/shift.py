@@ -19,7 +19,7 @@ from durable.flow.upkeep import beat
 from durable.kernel.replay.cache import Cache
 from durable.outcomes import ReconcileReport
 from durable.worker.handlers import execute, transactional
-from durable.worker.handlers.delivery import Delivery, Settlement, Start
+from durable.worker.handlers.delivery import Conclusion, Delivery, Start
 from durable.worker.handlers.execute import Call, Outcome
 from durable.worker.handlers.slots import Handlers
 from durable.worker.loops import notes
@@ -212,7 +212,7 @@ class Shift:
             self._hand_over(delivery, call.failed(asyncio.CancelledError(), delivery))
 
     def _hand_over(self, delivery: Delivery, outcome: Outcome) -> None:
-        if delivery.settle() is Settlement.FIRST:
+        if delivery.conclude() is Conclusion.FIRST:
             self.acks.submit(delivery, outcome)
 
     # --- wires ---

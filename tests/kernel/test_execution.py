@@ -222,7 +222,7 @@ def test_what_is_awaited_is_open_and_what_was_cancelled_or_fed_is_settled() -> N
 
     def after(execution: Execution) -> None:
         assert [execution.awaits(ordinal) for ordinal in range(1, 5)] == [
-            Awaits.SETTLED, Awaits.SETTLED, Awaits.OPEN, Awaits.UNKNOWN,
+            Awaits.DECIDED, Awaits.DECIDED, Awaits.OPEN, Awaits.UNKNOWN,
         ]  # fmt: skip
 
     play(flow, check(before), done(2), check(after), done(3))

@@ -287,7 +287,7 @@ def test_what_could_not_be_given_back_waits_on_for_its_slot(floor: Floor, monkey
     with pytest.raises(OperationalError):
         floor.claims.step()
     assert [delivery.claim.row_id for delivery in floor.slots.queued] == [4, 5]
-    assert not any(delivery.settled for delivery in floor.slots.queued)
+    assert not any(delivery.concluded for delivery in floor.slots.queued)
 
 
 def test_a_turn_may_take_what_it_stages_once_nothing_else_is_due(floor: Floor) -> None:

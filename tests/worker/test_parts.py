@@ -15,7 +15,7 @@ from durable.errors import ConfigurationError
 from durable.flow.delivery import renew
 from durable.outcomes import Renewal
 from durable.worker.handlers.deadlines import Deadlines
-from durable.worker.handlers.delivery import Delivery, Settlement, Start
+from durable.worker.handlers.delivery import Conclusion, Delivery, Start
 from durable.worker.handlers.pool import HandlerPool
 from durable.worker.loops import notes
 from durable.worker.loops.leases import Leases
@@ -111,8 +111,8 @@ def test_a_note_that_another_process_is_counting_is_left_to_it(tmp_path: Path) -
 def test_the_first_verdict_about_a_delivery_wins() -> None:
     one = delivery()
     assert one.begin() is Start.GO
-    assert one.settle() is Settlement.FIRST
-    assert one.settle() is Settlement.LATE
+    assert one.conclude() is Conclusion.FIRST
+    assert one.conclude() is Conclusion.LATE
     assert one.begin() is Start.OVER
 
 
@@ -127,7 +127,7 @@ def test_a_token_that_the_handlers_own_commit_removed_is_no_lost_lease(
     leases.hold([committing, lost])
     leases.beat()
     assert leases.all() == [committing]
-    assert (committing.settled, lost.settled) == (False, True)
+    assert (committing.concluded, lost.concluded) == (False, True)
     assert caplog.text.count("lease_lost") == 1
 
 
@@ -150,9 +150,9 @@ def test_deadlines_call_for_those_without_a_verdict_only() -> None:
     overran: list[int] = []
     last = threading.Event()
     deadlines = Deadlines()
-    settled, late = delivery(1), delivery(2)
-    settled.settle()
-    deadlines.watch(settled, timedelta(microseconds=1), lambda: overran.append(1))
+    concluded, late = delivery(1), delivery(2)
+    concluded.conclude()
+    deadlines.watch(concluded, timedelta(microseconds=1), lambda: overran.append(1))
 
     def overrun() -> None:
         overran.append(2)
@@ -169,7 +169,7 @@ def test_what_ended_long_before_its_time_is_not_kept() -> None:
     for row in range(5000):
         one = delivery(row)
         deadlines.watch(one, timedelta(hours=1), lambda: None)
-        one.settle()
+        one.conclude()
     assert len(deadlines._heap) < 1000
     deadlines.stop()
 

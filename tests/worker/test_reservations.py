@@ -101,7 +101,7 @@ def test_what_may_have_been_taken_keeps_its_room_until_it_is_known(stage: Stage)
         raise ValueError("the connection went away with the commit")
 
     def found(take: Any) -> TurnReport:
-        take.settled()
+        take.confirmed()
         return TurnReport(taken=(claim(7),))
 
     with pytest.raises(ValueError, match="went away"):

@@ -36,7 +36,7 @@ class Take:
         if not self.in_doubt:
             return []
         committed = claims.taken_under(connection, self.token, self._worker)
-        self.settled()
+        self.confirmed()
         return committed
 
     def stage(self, connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> list[Claim]:
@@ -51,7 +51,7 @@ class Take:
         """The transaction has written everything. An error before this has rolled it back; a later one may not have."""
         self.in_doubt = True
 
-    def settled(self) -> None:
+    def confirmed(self) -> None:
         """The transaction has committed, and what it took is known."""
         self.token = uuid.uuid4()
         self.in_doubt = False

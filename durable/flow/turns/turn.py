@@ -136,7 +136,7 @@ def _turn_once(
         done_with = choice.left.union(tried)
         candidates = [owner for owner in candidates if owner not in done_with]
     if take is not None:
-        take.settled()
+        take.confirmed()
     aside.pass_over(choice.uncounted)
     if choice.missed and choice.hides and report == TurnReport():
         # Others have locked all of them: what is due after these must not wait for them.

@@ -129,7 +129,7 @@ class _Undeclared:
 class Terms:
     """How an activity is to be run. `priority` is None where the call chose none: then it is that of its workflow.
 
-    `options` is what a new row stores of it. Queue, priority, policies and budgets are settled when the row is staged;
+    `options` is what a new row stores of it. Queue, priority, policies and budgets are decided when the row is staged;
     of its own retry policy and time limit it stores what the call chose, and an attempt resolves them again.
     """
 

@@ -78,7 +78,7 @@ class Timers:
         """Note a timer that was born in this activation."""
         self._born.append(handle)
 
-    def settle(self, seq: int) -> None:
+    def make_durable(self, seq: int) -> None:
         """The activation that began with event `seq` is idle: its surviving timers become durable."""
         if not self._born:
             return

@@ -63,7 +63,7 @@ class Awaits(StrEnum):
     """Whether the outcome of an activity is still to be fed."""
 
     OPEN = "open"
-    SETTLED = "settled"
+    DECIDED = "decided"
     UNKNOWN = "unknown"
 
 
@@ -198,7 +198,7 @@ class Execution:
         """Whether an activity's outcome is to be fed (OPEN), or consumed without being fed (the others)."""
         if ordinal in self.calls.open:
             return Awaits.OPEN
-        return Awaits.SETTLED if 0 < ordinal <= self.calls.last_ordinal else Awaits.UNKNOWN
+        return Awaits.DECIDED if 0 < ordinal <= self.calls.last_ordinal else Awaits.UNKNOWN
 
     def next_timer(self) -> Timer | None:
         """The pending timer that is due first, if any."""
@@ -300,7 +300,7 @@ class Execution:
             end = ending(self, dropped)
             closing.close(loop)
             return [*kept, end]
-        loop.timers.settle(event.seq)
+        loop.timers.make_durable(event.seq)
         return asked
 
     def _command(self, command: Asked) -> Command:

@@ -301,7 +301,7 @@ def resume(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
 
 
 def mark_judged(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
-    """Say of (locked) dead letters that their workflow has settled the activity by itself. One statement."""
+    """Say of (locked) dead letters that their workflow has ended the activity by itself. One statement."""
     if ids:
         condition, params = sql.among(connection, "id", sorted(ids))
         sql.execute(

@@ -35,12 +35,12 @@ class Deadlines:
         self._thread: threading.Thread | None = None
 
     def watch(self, delivery: Delivery, span: timedelta, overrun: Callable[[], None]) -> None:
-        """Call `overrun` when `span` has passed from now on, unless the delivery is settled by then."""
+        """Call `overrun` when `span` has passed from now on, unless the delivery is concluded by then."""
         with self._condition:
             if (
                 len(self._heap) >= self._sweep_at
             ):  # most end long before their time, and must not be kept here until then
-                self._heap = [entry for entry in self._heap if not entry[2].settled]
+                self._heap = [entry for entry in self._heap if not entry[2].concluded]
                 heapq.heapify(self._heap)
                 self._sweep_at = max(SMALLEST_SWEEP, 2 * len(self._heap))
             due = self._timing.now() + span // timedelta(microseconds=1)
@@ -68,7 +68,7 @@ class Deadlines:
     def _next(self) -> Callable[[], None] | None:
         with self._condition:
             while not self._stopping:
-                while self._heap and self._heap[0][2].settled:
+                while self._heap and self._heap[0][2].concluded:
                     heapq.heappop(self._heap)
                 wait = max(0, self._heap[0][0] - self._timing.now()) if self._heap else None
                 if wait == 0:

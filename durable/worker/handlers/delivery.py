@@ -19,7 +19,7 @@ class Start(Enum):
     OVER = "over"
 
 
-class Settlement(Enum):
+class Conclusion(Enum):
     """Who decided. The first verdict on a delivery wins; later ones are dropped."""
 
     FIRST = "first"
@@ -39,7 +39,7 @@ class Delivery:
         self.may_be_committed = False
         """The handler has returned and its own commit deletes the item, so a missing token is not a lost lease."""
         self._lock = threading.Lock()
-        self._settled = False
+        self._concluded = False
         self._cancel_requested = False
         self._abandoned = False
         self._interrupt: Callable[[], None] | None = None
@@ -50,9 +50,9 @@ class Delivery:
         return Held(self.claim.row_id, self.claim.token, self.heartbeat)
 
     @property
-    def settled(self) -> bool:
+    def concluded(self) -> bool:
         """Whether there is a verdict."""
-        return self._settled
+        return self._concluded
 
     @property
     def cancel_requested(self) -> bool:
@@ -67,20 +67,20 @@ class Delivery:
     def begin(self) -> Start:
         """The handler is about to start. A delivery that is over, or was cancelled while it waited, does not."""
         with self._lock:
-            if self._settled:
+            if self._concluded:
                 return Start.OVER
             if self._cancel_requested:
                 return Start.CANCELLED
             self.started_at = clock.host_now()
             return Start.GO
 
-    def settle(self) -> Settlement:
+    def conclude(self) -> Conclusion:
         """Claim the right to decide."""
         with self._lock:
-            if self._settled:
-                return Settlement.LATE
-            self._settled = True
-            return Settlement.FIRST
+            if self._concluded:
+                return Conclusion.LATE
+            self._concluded = True
+            return Conclusion.FIRST
 
     def interrupt_with(self, interrupt: Callable[[], None]) -> None:
         """The callback that interrupts the handler (async ones); called now if it was already asked to stop."""

@@ -17,7 +17,7 @@ from durable.outcomes import Cancelled, Cause, Completed
 from durable.worker.handlers import execute, isolation, transactional
 from durable.worker.handlers.async_pool import AsyncPool, interruptible
 from durable.worker.handlers.deadlines import Deadlines
-from durable.worker.handlers.delivery import Delivery, Settlement, Start
+from durable.worker.handlers.delivery import Conclusion, Delivery, Start
 from durable.worker.handlers.execute import AckFailed, Call, GiveUp, Outcome
 from durable.worker.handlers.foresight import Foresight
 from durable.worker.handlers.lanes import Lanes
@@ -208,7 +208,7 @@ class Handlers:
         self._finish(delivery, outcome)
 
     def _finish(self, delivery: Delivery, outcome: Outcome) -> None:
-        if delivery.settle() is Settlement.FIRST:
+        if delivery.conclude() is Conclusion.FIRST:
             self._finished(delivery, outcome)
         else:
             log.info("late_outcome_dropped", outcome=type(outcome).__name__, **of_claim(delivery.claim))
@@ -216,7 +216,7 @@ class Handlers:
     def _overrun(self, call: Call, delivery: Delivery) -> None:
         """The time is up: the attempt has failed, whatever its handler still does."""
         outcome = call.timed_out(delivery)
-        if delivery.settle() is Settlement.LATE:
+        if delivery.conclude() is Conclusion.LATE:
             return
         delivery.leave()
         self._finished(delivery, outcome)

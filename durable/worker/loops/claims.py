@@ -266,7 +266,7 @@ class Claims:
             if outcome is GiveBack.BUSY:
                 self._handlers.dispatch(delivery)
                 continue
-            delivery.settle()
+            delivery.conclude()
             self._leases.end(delivery)
 
     def _return(self, deliveries: Sequence[Delivery]) -> None:
@@ -278,7 +278,7 @@ class Claims:
             log.warning("give_back_failed", error=words(fault), worker=self._worker)
             outcomes = [GiveBack.BUSY] * len(deliveries)
         for delivery, outcome in zip(deliveries, outcomes, strict=True):
-            delivery.settle()
+            delivery.conclude()
             if outcome is GiveBack.BUSY:
                 self._unreturned.append(delivery)
             else:

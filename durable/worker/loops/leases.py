@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from durable.flow.delivery import renew
 from durable.outcomes import Renewal
-from durable.worker.handlers.delivery import Delivery, Settlement
+from durable.worker.handlers.delivery import Conclusion, Delivery
 from durable.worker.threads.logs import get_logger, of_claim
 from durable.worker.threads.wakeup import Wake
 
@@ -104,7 +104,7 @@ class Leases:
         """Another worker has it, or its workflow has ended. If the acknowledgement is on its way, that decides."""
         if delivery.may_be_committed:
             return
-        if delivery.settle() is Settlement.FIRST:
+        if delivery.conclude() is Conclusion.FIRST:
             log.warning("lease_lost", **of_claim(delivery.claim))
             delivery.leave()
         self.end(delivery)

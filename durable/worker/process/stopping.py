@@ -16,7 +16,7 @@ from durable.flow.delivery import release, renew
 from durable.flow.upkeep import beat
 from durable.logs import words
 from durable.outcomes import GiveBack
-from durable.worker.handlers.delivery import Delivery, Settlement
+from durable.worker.handlers.delivery import Conclusion, Delivery
 from durable.worker.process.modes import WorkerExit
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger
@@ -98,7 +98,7 @@ def stop(worker: Worker, code: WorkerExit, *, grace: float) -> WorkerExit:
     worker.claims.end_reservations(SHORT_CLAIM)
     while worker.handlers.busy and not worker.grace_is_cut and (left := deadline - time.monotonic()) > 0:
         worker.wait_for_slot(min(left, 0.1))
-    unfinished = [delivery for delivery in worker.leases.all() if delivery.settle() is Settlement.FIRST]
+    unfinished = [delivery for delivery in worker.leases.all() if delivery.conclude() is Conclusion.FIRST]
     for delivery in unfinished:
         delivery.leave()
     end = deadline + LAST_WORDS
