@@ -142,7 +142,7 @@ def change_some_dead_letters(job: BulkJob, progress: BulkProgress) -> BulkProgre
         counts[code] = counts.get(code, 0) + 1
         if len(examples.setdefault(code, [])) < EXAMPLES:
             examples[code].append(row_id)
-    logbook.note_dead_letters(user, changed, words_of(job.verb, job.reason))
+    logbook.log_dead_letter_actions(user, changed, words_of(job.verb, job.reason))
     next_letters = look.dead_letters_matching(
         job.wanted, limit=AT_ONCE, after=progress.behind, within=None if job.actor_key is None else scope.rows()
     )

@@ -15,15 +15,15 @@ from durable.models import DeadLetter, OutboxRow
 logger = get_logger("durable.logbook")
 
 
-def note_dead_letters(user: Any, rows: Iterable[OutboxRow], message: str) -> None:
+def log_dead_letter_actions(user: Any, rows: Iterable[OutboxRow], message: str) -> None:
     """Records in the log that this user did something to these dead letters. Like `note`, it commits by itself and
     never raises.
     """
     letters = [DeadLetter(pk=row.pk, workflow_id=row.workflow_id, run=row.run, ordinal=row.ordinal) for row in rows]
-    note(user, letters, message)
+    log_actions(user, letters, message)
 
 
-def note(user: Any, rows: list[Any], message: str) -> None:
+def log_actions(user: Any, rows: list[Any], message: str) -> None:
     """Say in the log that this user did something to these rows: one entry each, written by one statement.
 
     Commits by itself, after the change. An entry that cannot be written is logged and stops nothing: the audit in the

@@ -124,7 +124,7 @@ def _pick_ups(worker: Running, count: int) -> list[float]:
     for number in range(count):
         _let_rest()
         goal = worker.done() + 1
-        work.noted.enqueue(number)
+        work.stamped.enqueue(number)
         committed = time.perf_counter()
         worker.wait_done(goal)
         waited.append(max(0.0, 1000 * (work.begun_at.pop(number) - committed)))

@@ -17,7 +17,7 @@ SLOW_FOR = 0.05
 """Seconds that `slow` takes."""
 
 begun_at: dict[int, float] = {}
-"""When the handlers of `noted` began, by number, on this process's monotonic clock."""
+"""When the handlers of `stamped` began, by number, on this process's monotonic clock."""
 
 
 @activity(name=f"{MARK}.nothing")
@@ -25,9 +25,9 @@ def nothing(number: int) -> None:
     """Do nothing."""
 
 
-@activity(name=f"{MARK}.noted")
-def noted(number: int) -> None:
-    """Note when it began."""
+@activity(name=f"{MARK}.stamped")
+def stamped(number: int) -> None:
+    """Stamp when it began."""
     begun_at[number] = time.perf_counter()
 
 

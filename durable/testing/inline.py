@@ -125,12 +125,12 @@ class Inline:
             self._troubles[call] += 1
             if classify(error) is Fault.PERMANENT or self._troubles[call] > PATIENCE:
                 raise
-            self._note_fault(verb, error)
+            self._keep_fault(verb, error)
             return failed
         self._troubles[call] = 0
         return answer
 
-    def _note_fault(self, verb: str, error: BaseException) -> None:
+    def _keep_fault(self, verb: str, error: BaseException) -> None:
         self.tally.faults.append(f"{verb}: {sentence(error)}")
 
     # --- one delivery ---
@@ -180,7 +180,7 @@ class Inline:
                 outcome = acknowledge.acknowledge([ending])[0]
             # Whatever the acknowledgement raises is classified; what the classifier does not know is permanent.
             except Exception as error:  # noqa: BLE001
-                self._note_fault("acknowledge", error)
+                self._keep_fault("acknowledge", error)
                 if last or classify(error) is Fault.PERMANENT:
                     self._abandon(ending.claim, cause=Cause.ACK_ABANDONED, failure=describe(error), delay=ABANDON_DELAY)
                     return
@@ -199,7 +199,7 @@ class Inline:
             give_back()
         except DatabaseFault as error:
             # As in a worker: the lease expires, and the reconciler recovers the delivery.
-            self._note_fault(verb, error)
+            self._keep_fault(verb, error)
 
 
 def _overran(call: Call, started_at: datetime | None) -> bool:

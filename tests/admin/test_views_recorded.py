@@ -63,7 +63,7 @@ def test_each_download_leaves_who_when_and_what(staff: Staff, scene: Scene) -> N
         StaffAction.objects.filter(verb="view").delete()
         assert client.get(url).status_code in (200, 302), url
         assert views() == [("staff", "admin", workflow, row, what)], url
-        with mock.patch("durable.flow.operator.note_view.auditing.record", side_effect=OperationalError("away")):
+        with mock.patch("durable.flow.operator.record_view.auditing.record", side_effect=OperationalError("away")):
             assert client.get(url).status_code == 403, url
 
 
@@ -94,7 +94,7 @@ def test_what_can_not_be_noted_is_not_shown(staff: Staff, scene: Scene) -> None:
     type(scene.row).objects.filter(pk=scene.row.pk).update(input='["the secret"]')
     client = staff(*EVERYTHING, "view_payload")
     assert "the secret" in client.get(page_of(scene.workflow)).text
-    with mock.patch("durable.flow.operator.note_view.auditing.record", side_effect=OperationalError("away")):
+    with mock.patch("durable.flow.operator.record_view.auditing.record", side_effect=OperationalError("away")):
         for row in (scene.workflow, scene.row, scene.item, scene.letter, scene.message):
             text = client.get(page_of(row)).text
             assert "the secret" not in text

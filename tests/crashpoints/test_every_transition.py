@@ -33,7 +33,7 @@ NO_TRANSITIONS = {
         "durable.flow.transactions.faults",
         "durable.store.operators.naming",
         "durable.store.connections.unpooled",
-        "durable.flow.operator.note_view",
+        "durable.flow.operator.record_view",
     ),
 }
 """Modules that change nothing: views of what is there, notes of them, and the tools of those that do."""

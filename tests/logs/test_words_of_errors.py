@@ -79,7 +79,7 @@ def test_lines_of_other_parts_do_so_too(
         raise error
 
     monkeypatch.setattr(LogEntry.objects, "log_actions", raises)
-    logbook.note(admin_user, [factories.WorkflowFactory()], "message")
+    logbook.log_actions(admin_user, [factories.WorkflowFactory()], "message")
     scope = Scope(admin_user)
     assert not scope.workflows().exists()
     assert CANARY not in caplog.text + scope.fault

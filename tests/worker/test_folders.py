@@ -100,7 +100,7 @@ def die_in(folder: Path) -> None:
 
 
 def counted() -> list[uuid.UUID]:
-    return notes.Notes("default").count_the_dead(lambda workflow_id: True)
+    return notes.NotePlaces("default").count_the_dead(lambda workflow_id: True)
 
 
 @AS_ROOT
@@ -216,7 +216,7 @@ def test_folders_that_the_service_manager_made_come_first_and_notes_are_looked_f
     monkeypatch.setenv("RUNTIME_DIRECTORY", f"{one}:{two}")
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(session))
     assert list(folders.places()) == [one, two, session, only_place]
-    note = notes.Notes("default").open()
+    note = notes.NotePlaces("default").open()
     assert note is not None
     assert note.path.is_relative_to(one)
     note.close()

@@ -266,7 +266,7 @@ def test_a_note_of_a_dead_process_is_found_in_each_place_that_notes_may_lie_in(
     shared.mkdir()
     monkeypatch.setattr(folders, "SHARED_MEMORY", shared)
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(temporary))
-    places = notes.Notes("default")
+    places = notes.NotePlaces("default")
     note = places.open()
     assert note is not None
     assert note.path.is_relative_to(shared), "the folder for temporary files was missing"
@@ -283,7 +283,7 @@ def test_a_note_of_a_dead_process_is_found_in_each_place_that_notes_may_lie_in(
         counted.append(workflow_id)
         return True
 
-    assert notes.Notes("default").count_the_dead(count) == counted == [died]
+    assert notes.NotePlaces("default").count_the_dead(count) == counted == [died]
 
 
 # --- the clock of the host ---

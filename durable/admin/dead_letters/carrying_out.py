@@ -72,7 +72,7 @@ def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | No
     with auditing.asked_through(Through.ADMIN):
         outcomes = _change(request, asked, rows)
     changed = [outcome.row for outcome in outcomes if not isinstance(outcome, RedriveRefused)]
-    logbook.note_dead_letters(request.user, changed, words_of(asked.action.verb, asked.reason))
+    logbook.log_dead_letter_actions(request.user, changed, words_of(asked.action.verb, asked.reason))
     seen = sight.of_failures(request)
     row_outcomes = [
         RowOutcome(row.pk, row.activity, outcome, failures.named(names.get(row.pk), seen))

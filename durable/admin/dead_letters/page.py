@@ -53,7 +53,7 @@ def letter_page(room: Room, request: HttpRequest, row: Any) -> Page:
         parts=parts,
         buttons=_buttons(room, request, row),
         space=space,
-        notes=[_explained(row)] if is_dead or not any(action.allowed(request) for action in ACTIONS.values()) else [],
+        leads=[_explained(row)] if is_dead or not any(action.allowed(request) for action in ACTIONS.values()) else [],
     )
 
 
@@ -76,7 +76,7 @@ def attempts_table(row: Any, seen: FailureSight, space: payloads.Space) -> Table
             for attempt in failed[:ROWS_SHOWN]
         ],
         empty=_("No failures so far."),
-        note=_("Only the newest %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
+        footnote=_("Only the newest %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
         if len(failed) > ROWS_SHOWN
         else "",
     )

@@ -44,7 +44,7 @@ class Preview:
     go: int = 0
     go_text: str = ""
     refused: Sequence[Line] = ()
-    note: str = ""
+    footnote: str = ""
     failed: bool = False
     capped: bool = False
     could_go: Sequence[int] = ()
@@ -124,7 +124,7 @@ def _preview(asked: Asked) -> Preview:
             Line(count, f"{wording.number(count)}{more}", refusals.of_code(code), code in OVERRIDABLE)
             for code, count in sorted(refused.items(), key=lambda item: -item[1])
         ],
-        note=_note(asked.action, go, held),
+        footnote=_footnote(asked.action, go, held),
         capped=bool(more),
         could_go=could_go,
         held=held,
@@ -143,7 +143,7 @@ def _held(meant: Any) -> int:
     return preview_redrive(meant, mode=RedriveMode.ELIGIBLE).redrivable
 
 
-def _note(action: Action, go: int, held: int) -> str:
+def _footnote(action: Action, go: int, held: int) -> str:
     """Of a forced redrive or a discard: how many of those that would go have a workflow that still waits."""
     if action.mode is RedriveMode.ELIGIBLE or not go:
         return ""

@@ -65,9 +65,9 @@ def only_for_viewers(request: HttpRequest) -> None:
         raise PermissionDenied
 
 
-def note(request: HttpRequest, looked: payloads.Looked | None) -> None:
-    """Note who downloads what, where that is asked for. Raises `PermissionDenied` if it can not be noted."""
-    payloads.note_look(request, looked)
+def record(request: HttpRequest, looked: payloads.Looked | None) -> None:
+    """Record who downloads what, where that is asked for. Raises `PermissionDenied` if that fails."""
+    payloads.record_look(request, looked)
     only_for_viewers(request)
 
 

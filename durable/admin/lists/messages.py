@@ -149,7 +149,7 @@ class MessageAdmin(Room):
             stored = payloads.stored(columns, "payload", _born(row), self.payload_address(row, "payload"))
             if row.kind == MessageKind.FAILED and stored is not None:
                 failure_sight = sight.of_failures(request)
-                text = stored.text if failure_sight.is_shown else failure_sight.note
+                text = stored.text if failure_sight.is_shown else failure_sight.placeholder
                 if stored.is_whole:
                     text = _with_its_failure(row, stored.text, failure_sight)
                 stored = replace(stored, text=text, characters=len(text) if stored.is_whole else stored.characters)
@@ -197,5 +197,5 @@ def _with_its_failure(message: Any, text: str, seen: FailureSight) -> str:
     """The payload of a message that tells of a failure, for this reader."""
     data = wording.read_json(text)
     if data is None:
-        return text if seen.is_shown else seen.note
+        return text if seen.is_shown else seen.placeholder
     return json.dumps(failures.of_message(data, seen, message.workflow_id, message.ordinal))

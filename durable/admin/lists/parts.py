@@ -25,13 +25,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A titled table. `empty` is said when there are no rows, `note` below the rows when there is more to say."""
+    """A titled table. `empty` is said when there are no rows, `footnote` below the rows when there is more to say."""
 
     title: str
     headings: Sequence[str]
     rows: Sequence[Sequence[object]]
     empty: str
-    note: object = ""
+    footnote: object = ""
     kind: str = "table"
 
     def labelled_rows(self) -> Iterator[list[tuple[str, object]]]:

@@ -51,7 +51,7 @@ def on_the_list(action_location: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a row's page shows: a heading with a quiet line below it, what can be done, notes, and the parts. `space` is
+    """What a row's page shows: a heading with a quiet line below it, what can be done, leads, and the parts. `space` is
     what they have left of the page's room.
     """
 
@@ -60,7 +60,7 @@ class Page:
     badges: Sequence[object]
     parts: Sequence[Part]
     buttons: Sequence[Button] = ()
-    notes: Sequence[object] = ()
+    leads: Sequence[object] = ()
     space: payloads.Space = field(default_factory=payloads.Space)
 
 
@@ -131,7 +131,7 @@ class Room(_Base):
         row = self.find(request, unquote(object_id))
         if row is None:
             return self.not_there(request, object_id)
-        payloads.note_look(request, self.looked_at(request, row))
+        payloads.record_look(request, self.looked_at(request, row))
         page = self.page(request, row)
         context = {"page": page, **self.more_context(request, row, page), **(extra_context or {})}
         return self.answer(request, self.page_template, page.title, context)
@@ -195,7 +195,7 @@ class Room(_Base):
         if row is None:
             return self.not_there(request, object_id)
         looked = self.looked_at(request, row)
-        downloads.note(request, looked and replace(looked, what=f"{looked.what}, {column} downloaded"))
+        downloads.record(request, looked and replace(looked, what=f"{looked.what}, {column} downloaded"))
         return self.file(row, column) or self.not_there(request, object_id)
 
     def file(self, row: Any, column: str) -> HttpResponseBase | None:

@@ -83,7 +83,7 @@ def actions_table(rows: QuerySet[Any], title: str, empty: str) -> Table:
             for audit in audits[:ROWS_SHOWN]
         ],
         empty=empty,
-        note=_("Only the newest %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
+        footnote=_("Only the newest %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
         if len(audits) > ROWS_SHOWN
         else "",
     )

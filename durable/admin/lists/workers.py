@@ -103,7 +103,7 @@ class WorkerAdmin(Room):
                         for row_id, workflow_id, until in items[:ROWS_SHOWN]
                     ],
                     empty=_("Nothing is running."),
-                    note=_("Only the first %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
+                    footnote=_("Only the first %(count)s are shown.") % {"count": wording.number(ROWS_SHOWN)}
                     if len(items) > ROWS_SHOWN
                     else "",
                 ),

@@ -32,15 +32,15 @@ class ReadAttempt:
     cause: str
     words: str
     traceback: str
-    note: str = ""
+    placeholder: str = ""
 
     def error(self, space: payloads.Space) -> SafeString:
         """The error in words, with its traceback folded away."""
         said, is_all = space.take(self.words or wording.cause(self.cause))
         if not is_all:
             said = format_html("{}…", said)
-        if self.note:
-            return format_html('{}<span class="durable-quiet durable-below">{}</span>', said, self.note)
+        if self.placeholder:
+            return format_html('{}<span class="durable-quiet durable-below">{}</span>', said, self.placeholder)
         if not self.traceback:
             return format_html("{}", said)
         return format_html(
@@ -82,7 +82,7 @@ def read(attempts: Iterable[Any], seen: FailureSight) -> list[ReadAttempt]:
                 row.cause,
                 wording.shortened(words, 1_000),
                 traceback,
-                "" if shown or not row.error_text or row.error_text == "null" else seen.note,
+                "" if shown or not row.error_text or row.error_text == "null" else seen.placeholder,
             )
         )
     return readable

@@ -20,9 +20,9 @@ def readable(failure: Any, seen: FailureSight, workflow_id: uuid.UUID, ordinal: 
     activity, or None for the workflow's own; a single activity is activity 1.
     """
     if not isinstance(failure, Mapping):
-        return failure if seen.is_shown or failure is None else {"type": "", HIDDEN: seen.note}
+        return failure if seen.is_shown or failure is None else {"type": "", HIDDEN: seen.placeholder}
     if not seen.is_shown:
-        return {"type": str(failure.get("type") or ""), HIDDEN: seen.note}
+        return {"type": str(failure.get("type") or ""), HIDDEN: seen.placeholder}
     return stored.read(failure, workflow_id, ordinal).as_data() if stored.SEALED in failure else failure
 
 
@@ -51,7 +51,7 @@ def block(data: Mapping[str, Any], seen: FailureSight, workflow_id: uuid.UUID) -
     if seen.is_shown:
         return stored.read_block(data, workflow_id)
     left_out = stored.BLOCK_TEXTS | {stored.SEALED}
-    return {**{key: value for key, value in data.items() if key not in left_out}, HIDDEN: seen.note}
+    return {**{key: value for key, value in data.items() if key not in left_out}, HIDDEN: seen.placeholder}
 
 
 def named(naming: Naming | None, seen: FailureSight) -> str:

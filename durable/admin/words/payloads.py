@@ -27,7 +27,7 @@ from durable.client import hidden
 from durable.conf import settings
 from durable.errors.showing import visible
 from durable.flow.audit import auditing
-from durable.flow.operator.note_view import note_view
+from durable.flow.operator.record_view import record_view
 from durable.kernel.codec import JsonCodec
 from durable.kernel.history.events import DIGEST_KEY
 from durable.kernel.payloads.birthplace import NOWHERE, PAYLOAD_KEYS, Birthplace
@@ -62,9 +62,9 @@ class Looked:
     ordinal: int | None = None
 
 
-def note_look(request: HttpRequest, looked: Looked | None) -> None:
-    """Note who looks at what, where `RECORD_VIEWS` asks for that and payloads are shown. To be called before they are
-    shown: if it can not be noted, `sight` hides them for this request.
+def record_look(request: HttpRequest, looked: Looked | None) -> None:
+    """Record who looks at what, where `RECORD_VIEWS` asks for that and payloads are shown. To be called before they are
+    shown: if it cannot be recorded, `sight` hides them for this request.
     """
     if looked is None or not settings.record_views or not sight.of_payloads(request).is_shown:
         return
@@ -73,10 +73,10 @@ def note_look(request: HttpRequest, looked: Looked | None) -> None:
         what["address"] = asked[:200]
     try:
         with auditing.asked_through(Through.ADMIN):
-            note_view(looked.workflow_id, actor=request.user, what=what, row_id=looked.row_id, ordinal=looked.ordinal)
+            record_view(looked.workflow_id, actor=request.user, what=what, row_id=looked.row_id, ordinal=looked.ordinal)
     except (DatabaseError, InterfaceError) as error:
         sight.hide_payloads(request)
-        logger.warning("admin.view_not_noted", workflow=str(looked.workflow_id), error=words(error))
+        logger.warning("admin.view_not_recorded", workflow=str(looked.workflow_id), error=words(error))
 
 
 @dataclass(slots=True)
@@ -101,7 +101,7 @@ class Space:
         return html, len(kept) == len(shown)
 
     @property
-    def note(self) -> str:
+    def said(self) -> str:
         """What the page says of itself once something found no room on it."""
         if not self.is_full:
             return ""
@@ -198,16 +198,16 @@ def block(text: str, space: Space, *, whole: Stored | None = None) -> SafeString
     if is_all and (whole is None or whole.is_whole):
         return box
     characters = number(len(text) if whole is None else whole.characters)
-    note = _("Cut: only the beginning of %(all)s characters is shown.") % {"all": characters}
+    remark = _("Cut: only the beginning of %(all)s characters is shown.") % {"all": characters}
     if not html:
-        note = _("Cut: the page has no room for these %(all)s characters.") % {"all": characters}
-    return format_html('{}<p class="durable-quiet">{}{}</p>', box, note, _way_to(whole))
+        remark = _("Cut: the page has no room for these %(all)s characters.") % {"all": characters}
+    return format_html('{}<p class="durable-quiet">{}{}</p>', box, remark, _way_to(whole))
 
 
 def payload(stored_text: Stored | None, seen: PayloadSight, space: Space) -> SafeString:
     """A payload as HTML. Callers that may not show it do not select it either, and pass `None`."""
     if not seen.is_shown:
-        return format_html('<span class="durable-quiet">{}</span>', seen.note)
+        return format_html('<span class="durable-quiet">{}</span>', seen.placeholder)
     if stored_text is None:
         return NOTHING
     if stored_text.is_whole:
@@ -223,8 +223,8 @@ def _part(stored_text: Stored, space: Space) -> SafeString:
 
 
 def _unshown(stored_text: Stored) -> SafeString:
-    note = _("Not shown: it has %(all)s characters.") % {"all": number(stored_text.characters)}
-    return format_html('<p class="durable-quiet">{}{}</p>', note, _way_to(stored_text))
+    remark = _("Not shown: it has %(all)s characters.") % {"all": number(stored_text.characters)}
+    return format_html('<p class="durable-quiet">{}{}</p>', remark, _way_to(stored_text))
 
 
 def _way_to(whole: Stored | None) -> SafeString:
@@ -248,7 +248,7 @@ def _opened_value(key: str, value: Any, seen: PayloadSight, places: Mapping[str,
     if key in PAYLOAD_KEYS:
         return _opened_payload(value, seen, places.get(key, NOWHERE))
     if key == DIGEST and not seen.is_shown:
-        return seen.note
+        return seen.placeholder
     return opened(value, seen, places)
 
 
@@ -274,7 +274,7 @@ def envelope(
 
 def _opened_payload(value: Any, seen: PayloadSight, born: Birthplace) -> Any:
     if not seen.is_shown:
-        return seen.note
+        return seen.placeholder
     if not isinstance(value, str):
         return value
     text = unwrapped(value, born)

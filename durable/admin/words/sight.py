@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from durable.conf import settings
 
-_NOT_NOTED = "_durable_not_noted"
+_NOT_RECORDED = "_durable_not_recorded"
 
 
 class Why(Enum):
@@ -23,7 +23,7 @@ class Why(Enum):
 
     NO_PERMISSION = "no_permission"
     REDACTED = "redacted"
-    NOT_NOTED = "not_noted"
+    NOT_RECORDED = "not_recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Sight:
         return self.hidden is None
 
     @property
-    def note(self) -> str:
+    def placeholder(self) -> str:
         """What stands in the place of what is hidden."""
         return "" if self.hidden is None else str(self.words[self.hidden])
 
@@ -50,7 +50,7 @@ class PayloadSight(_Sight):
     words: ClassVar[Mapping[Why, Any]] = {
         Why.NO_PERMISSION: gettext_lazy("Hidden: you need the permission to view payloads."),
         Why.REDACTED: gettext_lazy("Hidden: this site shows no payloads."),
-        Why.NOT_NOTED: gettext_lazy("Hidden: views of payloads are recorded, and the record could not be written."),
+        Why.NOT_RECORDED: gettext_lazy("Hidden: views of payloads are recorded, and the record could not be written."),
     }
 
 
@@ -69,7 +69,7 @@ def of_payloads(request: HttpRequest) -> PayloadSight:
         return PayloadSight(Why.REDACTED)
     if not request.user.has_perm("durable.view_payload"):
         return PayloadSight(Why.NO_PERMISSION)
-    return PayloadSight(Why.NOT_NOTED if getattr(request, _NOT_NOTED, False) else None)
+    return PayloadSight(Why.NOT_RECORDED if getattr(request, _NOT_RECORDED, False) else None)
 
 
 def of_failures(request: HttpRequest) -> FailureSight:
@@ -80,5 +80,5 @@ def of_failures(request: HttpRequest) -> FailureSight:
 
 
 def hide_payloads(request: HttpRequest) -> None:
-    """From here on this request shows none: it could not be noted that somebody looks at them."""
-    vars(request)[_NOT_NOTED] = True
+    """From here on this request shows none: it could not be recorded that somebody looks at them."""
+    vars(request)[_NOT_RECORDED] = True

@@ -264,8 +264,8 @@ def _unreadable(text: str, seen: PayloadSight, failure_sight: FailureSight) -> s
     if hidden.names():
         return _("Hidden: it is damaged, so its secret fields cannot be left out.")
     if not seen.is_shown:
-        return seen.note
-    return text if failure_sight.is_shown else failure_sight.note
+        return seen.placeholder
+    return text if failure_sight.is_shown else failure_sight.placeholder
 
 
 def _activity_names(workflow: Any, records: Sequence[Any]) -> dict[int, str]:

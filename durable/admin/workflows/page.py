@@ -89,7 +89,7 @@ class WorkflowPage:
             badges=[wording.workflow_status(row.status, blocked_reason=row.blocked_reason)],
             parts=parts,
             buttons=buttons(self.room, request, row),
-            notes=[self._links(request)],
+            leads=[self._links(request)],
             space=self.space,
         )
 
@@ -137,7 +137,7 @@ class WorkflowPage:
             kind = self.room.kind_of_error(Workflow, row, _("List workflows with this kind of error"))
             facts.append(Fact(_("Kind of error"), kind))
         if row.custom_status:
-            facts.append(Fact(_("Status message"), row.custom_status if self.seen.is_shown else self.seen.note))
+            facts.append(Fact(_("Status message"), row.custom_status if self.seen.is_shown else self.seen.placeholder))
         if row.deadline_at is not None:
             facts.append(Fact(_("Times out at"), wording.moment_and_distance(row.deadline_at, self.now)))
         if row.closed_at is None:
@@ -183,7 +183,7 @@ class WorkflowPage:
     def _blocked(self) -> Facts:
         shown = self.failures.is_shown
         report = failures.block(block_report(self.workflow), self.failures, self.workflow.pk)
-        why = self.failures.note
+        why = self.failures.placeholder
         if shown:
             why = wording.shortened(read_reason(self.workflow.blocked_reason, self.workflow.pk), _REASON_SHOWN)
         facts = [Fact(_("Why"), why)]
@@ -208,8 +208,11 @@ class WorkflowPage:
         failure_data = failures.readable(failure, self.failures, self.workflow.pk, 1 if self.workflow.single else None)
         if not self.failures.is_shown:
             named = failure_words(failure_data)
-            note = format_html('<span class="durable-quiet">{}</span>', self.failures.note)
-            return Text(_("Failure"), format_html("{}{}", payloads.block(named, self.space), note) if named else note)
+            placeholder = format_html('<span class="durable-quiet">{}</span>', self.failures.placeholder)
+            return Text(
+                _("Failure"),
+                format_html("{}{}", payloads.block(named, self.space), placeholder) if named else placeholder,
+            )
         words = failure_words(failure_data) or str(self.workflow.failure_text)
         traceback = str(failure_data.get("traceback") or "") if isinstance(failure_data, dict) else ""
         body: SafeString = payloads.block(words, self.space)
@@ -242,7 +245,7 @@ class WorkflowPage:
             [_("Activity"), _("Status"), _("Attempts"), _("Deliveries"), _("Next try"), _("Worker"), _("Last error")],
             [self._pending_row(row, errors.get(row.pk)) for row in rows[:ROWS_SHOWN]],
             empty=_("No activity is open."),
-            note=self._more(OutboxRow, _("All activities of this workflow")) if len(rows) > ROWS_SHOWN else "",
+            footnote=self._more(OutboxRow, _("All activities of this workflow")) if len(rows) > ROWS_SHOWN else "",
         )
 
     def _pending_row(self, row: Any, error: attempts.ReadAttempt | None) -> Sequence[object]:
@@ -280,10 +283,10 @@ class WorkflowPage:
             .defer("payload")
             .order_by("visible_at", "pk")[: ROWS_SHOWN + 1]
         )
-        note = self._more(Message, _("All messages of this workflow")) if len(messages) > ROWS_SHOWN else ""
+        footnote = self._more(Message, _("All messages of this workflow")) if len(messages) > ROWS_SHOWN else ""
         if ended and messages:
             said = _("The workflow ended before it read these. They are kept with it.")
-            note = format_html("{} {}", said, note)
+            footnote = format_html("{} {}", said, footnote)
         return Table(
             _("Unread messages") if ended else _("Waiting messages"),
             [_("Message"), _("State"), _("Activity"), _("Due"), _("Arrived")],
@@ -298,7 +301,7 @@ class WorkflowPage:
                 for message in messages[:ROWS_SHOWN]
             ],
             empty=_("No messages waiting."),
-            note=note,
+            footnote=footnote,
         )
 
     def _more(self, model: Any, text: str) -> SafeString:

@@ -249,7 +249,7 @@ class WorkflowAdmin(Room):
             raise PermissionDenied
         workflow = self.get_object(request, unquote(object_id))
         if workflow is not None:
-            payloads.note_look(request, payloads.Looked(workflow.pk, f"event {seq}"))
+            payloads.record_look(request, payloads.Looked(workflow.pk, f"event {seq}"))
         seen, space = sight.of_payloads(request), payloads.Space()
         entry = None
         if workflow is not None:
@@ -269,7 +269,7 @@ class WorkflowAdmin(Room):
         workflow = self.get_object(request, unquote(object_id))
         if workflow is None:
             return self.not_there(request, object_id)
-        downloads.note(request, payloads.Looked(workflow.pk, f"event {seq}, downloaded"))
+        downloads.record(request, payloads.Looked(workflow.pk, f"event {seq}, downloaded"))
         filename = f"event-{workflow.pk}-{seq}.json"
         born = birthplace_of_event(workflow, seq)
         download = downloads.answer(one_event(workflow.pk, seq), downloads.payload_within("data"), filename, born)

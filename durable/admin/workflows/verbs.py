@@ -315,7 +315,7 @@ def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpRespo
         return _page(request, room, verb, workflow, sent.request_id, problem=problem)
     if said.did:
         request.session[_SENT] = [*request.session.get(_SENT, [])[-_REMEMBERED:], sent.request_id]
-        logbook.note(request.user, [workflow], f"{said.did}: {sent.reason}" if sent.reason else f"{said.did}.")
+        logbook.log_actions(request.user, [workflow], f"{said.did}: {sent.reason}" if sent.reason else f"{said.did}.")
     messages.add_message(request, said.level, said.text)
     return HttpResponseRedirect(back)
 

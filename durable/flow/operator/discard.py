@@ -56,7 +56,7 @@ class _Discard(Change[Discarded]):
         failure = failures.stored(discarded, workflow.id, self.ordinal)
         if was_judged or not workflow.single:
             added = history.append(connection, [(workflow.id, event)])
-            workflows.note_seq(connection, workflow.id, event.seq, added)
+            workflows.advance_seq(connection, workflow.id, event.seq, added)
             if not was_judged:
                 messages.insert(connection, self._messages(workflow, failure, letter.attempts))
         elif self.then == "fail":

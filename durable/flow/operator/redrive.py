@@ -89,7 +89,7 @@ class _Redrive(Change[Redriven]):
             connection, workflow, EventType.ACTIVITY_REDRIVEN, mode=self.mode.value, was_judged=was_judged
         )
         added = history.append(connection, [(workflow.id, event)])
-        workflows.note_seq(connection, workflow.id, event.seq, added)
+        workflows.advance_seq(connection, workflow.id, event.seq, added)
         return moved.row_id, was_judged
 
     def _unreadable(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, fault: str) -> RedriveRefused:

@@ -19,7 +19,7 @@ from durable.conf import settings
 from durable.errors import WorkflowBlocked
 from durable.flow.turns import feeding
 from durable.flow.turns.plan import Plan
-from durable.flow.turns.preparing import Batch, Notes, is_turnable, unexpected
+from durable.flow.turns.preparing import Announcements, Batch, is_turnable, unexpected
 from durable.flow.turns.reading import Read
 from durable.kernel.history.events import EventType, MessageKind
 from durable.kernel.texts.failure import interrupts
@@ -33,7 +33,7 @@ _NOTHING: Final = Inbox()
 
 
 def decide(
-    read: Read, candidates: Sequence[uuid.UUID], batch: Batch, note: Notes, *, until: float
+    read: Read, candidates: Sequence[uuid.UUID], batch: Batch, announce: Announcements, *, until: float
 ) -> dict[uuid.UUID, Plan]:
     """The plans of those that may turn, in the order of the candidates; at least one, even if the time is up, so that
     slow machines make progress. A workflow without a plan stays due: its history has changed, or none of its messages
@@ -54,7 +54,7 @@ def decide(
         if due.waits and owner not in batch.verdicts:
             continue
         with holding() as said:
-            plans[owner] = _decide(Plan(workflow, read.at, batch.terms, said=said), due, batch, note, until)
+            plans[owner] = _decide(Plan(workflow, read.at, batch.terms, said=said), due, batch, announce, until)
     for workflow in unknown:
         due = read.inboxes.get(workflow.id, _NOTHING)
         begun, timer = batch.started[workflow.id].recorded_at, read.asleep.get(workflow.id)
@@ -83,7 +83,7 @@ class Ahead:
         return {owner: plan for owner, plan in same.items() if there.issuperset(plan.consumed)}
 
 
-def _decide(plan: Plan, due: Inbox, batch: Batch, note: Notes, until: float) -> Plan:
+def _decide(plan: Plan, due: Inbox, batch: Batch, announce: Announcements, until: float) -> Plan:
     """Run one workflow's code on what is due for it."""
     owner = plan.workflow.id
     if owner in batch.verdicts:
@@ -96,7 +96,7 @@ def _decide(plan: Plan, due: Inbox, batch: Batch, note: Notes, until: float) -> 
         plan.unknown = bool(plan.workflow.blocked_reason) and plan.closing is None
         return plan
     batch.ran.add(owner)
-    note.runs(owner)
+    announce.runs(owner)
     try:
         feeding.feed(
             plan,
@@ -111,9 +111,9 @@ def _decide(plan: Plan, due: Inbox, batch: Batch, note: Notes, until: float) -> 
             raise
         feeding.block(plan, unexpected(plan.workflow, error))
     finally:
-        note.runs(None)
+        announce.runs(None)
     if plan.workflow.blocked_reason and plan.execution is not None and plan.closing is None:
-        plan.note(EventType.WORKFLOW_UNBLOCKED, {"reason": "This version of the code can go on behind the history."})
+        plan.append(EventType.WORKFLOW_UNBLOCKED, {"reason": "This version of the code can go on behind the history."})
     return plan
 
 

@@ -140,7 +140,7 @@ def block(plan: Plan, error: WorkflowBlocked) -> None:
     plan.blocked, plan.blocked_by = error.reason, type_name(type(error))
     if not plan.workflow.blocked_reason:
         data = {"reason": error.reason, "version": registry.version(), **error.data}
-        plan.note(EventType.WORKFLOW_BLOCKED, failures.block(data, plan.workflow.id))
+        plan.append(EventType.WORKFLOW_BLOCKED, failures.block(data, plan.workflow.id))
     reporting.blocked(plan.workflow, error.reason, error.__cause__ or error)
 
 

@@ -85,7 +85,7 @@ class Plan:
         """The sequence number of the last event planned so far, the closing one left out."""
         return self.events[-1].seq if self.events else self.workflow.last_seq
 
-    def note(self, type: EventType, data: Mapping[str, Any]) -> None:
+    def append(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Plan an event that is neither an input of the code nor a command of it."""
         self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=self.at))
 

@@ -23,11 +23,11 @@ from durable.outcomes import WorkflowStatus
 from durable.store.runs import history, workflows
 from durable.store.runs.workflows import LockedWorkflow
 
-Note = Callable[[uuid.UUID | None], None]
+Announce = Callable[[uuid.UUID | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Notes:
+class Announcements:
     """Gets the workflow whose code `runs` now, and whose payloads or history are being read (`reads`); `None`
     afterwards.
 
@@ -35,8 +35,8 @@ class Notes:
     largest.
     """
 
-    runs: Note
-    reads: Note
+    runs: Announce
+    reads: Announce
 
 
 # An event of one of these types shows that the first activation has happened; operators' events may precede it.
@@ -79,7 +79,7 @@ def prepare(
     choice: Choice,
     limit: int,
     batch: Batch,
-    note: Notes,
+    announce: Announcements,
 ) -> None:
     """Fetches the executions of the candidates, from the cache or by replay. Drops from `candidates` those that are
     left to others, all but one if that one has to be turned alone, and those beyond `limit`, or beyond what one batch
@@ -119,8 +119,8 @@ def prepare(
             size += sizes[workflow.id]
             cold.append(workflow)
     if cold:
-        note.reads(max(cold, key=lambda workflow: sizes[workflow.id]).id)
-        _replay_all(connection, cold, batch, note)
+        announce.reads(max(cold, key=lambda workflow: sizes[workflow.id]).id)
+        _replay_all(connection, cold, batch, announce)
 
 
 def _sizes(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow]) -> dict[uuid.UUID, int]:
@@ -139,16 +139,18 @@ def _warm(cache: Cache, workflow: LockedWorkflow) -> Execution | None:
     return None
 
 
-def _replay_all(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow], batch: Batch, note: Notes) -> None:
+def _replay_all(
+    connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow], batch: Batch, announce: Announcements
+) -> None:
     histories, unreadable = history.read_runs(connection, [workflow.id for workflow in cold])
-    note.reads(None)
+    announce.reads(None)
     for workflow in cold:
         events = histories.get(workflow.id, [])
         problem = unreadable.get(workflow.id)
         if problem is None and (not events or events[-1].seq < workflow.last_seq):
             problem = f"it ends at event {events[-1].seq if events else 0}, not at {workflow.last_seq}"
         if problem is None:
-            _replay(workflow, events, batch, note)
+            _replay(workflow, events, batch, announce)
         else:
             batch.seen[workflow.id] = workflow.last_seq
             batch.verdicts[workflow.id] = WorkflowBlocked(f"The history can not be replayed: {problem}.")
@@ -166,7 +168,7 @@ def is_turnable(workflow: LockedWorkflow) -> bool:
     return not workflow.blocked_reason or workflow.blocked_version == ""
 
 
-def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, note: Notes) -> None:
+def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, announce: Announcements) -> None:
     batch.started[workflow.id] = events[0]
     try:
         definition = registry.workflow(workflow.type)
@@ -186,7 +188,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
     batch.used_at[workflow.id] = events[-1].recorded_at
     if not any(event.type in _BEGUN for event in events):
         return
-    note.runs(workflow.id)
+    announce.runs(workflow.id)
     try:
         execution.replay(events)
     except WorkflowBlocked as error:
@@ -200,7 +202,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, not
             raise
         batch.verdicts[workflow.id] = unexpected(workflow, error)
     finally:
-        note.runs(None)
+        announce.runs(None)
 
 
 def unexpected(workflow: LockedWorkflow, error: BaseException) -> WorkflowBlocked:

@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.conf import settings
 from durable.errors import WorkflowBlocked
 from durable.flow.turns.keeping import is_full
-from durable.flow.turns.preparing import Batch, Notes, is_turnable
+from durable.flow.turns.preparing import Announcements, Batch, is_turnable
 from durable.store.runs import inbox, workflows
 from durable.store.runs.inbox import Inbox
 from durable.store.runs.workflows import LockedWorkflow, Turnable
@@ -30,15 +30,15 @@ class Read:
     asleep: Mapping[uuid.UUID, datetime]
 
 
-def read(connection: BaseDatabaseWrapper, turnable: Turnable, batch: Batch, note: Notes) -> Read:
+def read(connection: BaseDatabaseWrapper, turnable: Turnable, batch: Batch, announce: Announcements) -> Read:
     """Read all that the code of these workflows will run on."""
-    inboxes = _due(connection, turnable.workflows.values(), batch, note)
+    inboxes = _due(connection, turnable.workflows.values(), batch, announce)
     idle = [owner for owner in turnable.workflows if owner in batch.unknown and owner not in inboxes]
     return Read(turnable.workflows, turnable.at, inboxes, workflows.first_timers(connection, idle))
 
 
 def _due(
-    connection: BaseDatabaseWrapper, locked: Iterable[LockedWorkflow], batch: Batch, note: Notes
+    connection: BaseDatabaseWrapper, locked: Iterable[LockedWorkflow], batch: Batch, announce: Announcements
 ) -> dict[uuid.UUID, Inbox]:
     """What is due for those that may turn, within the budget of a batch; and for which of them it cannot be read.
 
@@ -54,10 +54,10 @@ def _due(
         full=[w.id for w in turnable if is_full(w) or not room.takes_signals(w.last_seq, w.history_bytes)],
     )
     if selection.heaviest is not None:
-        note.reads(selection.heaviest)
+        announce.reads(selection.heaviest)
     inboxes = inbox.read(connection, selection)
     if selection.heaviest is not None:
-        note.reads(None)
+        announce.reads(None)
     for owner, waiting in inboxes.items():
         if waiting.problem:
             batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {waiting.problem}."))

@@ -26,7 +26,7 @@ from durable.flow.turns.aside import Aside
 from durable.flow.turns.choosing import Choice, Hints
 from durable.flow.turns.deciding import UNKNOWN_TYPE_WAITS, Ahead
 from durable.flow.turns.plan import Plan
-from durable.flow.turns.preparing import Batch, Note, Notes, is_turnable, prepare
+from durable.flow.turns.preparing import Announce, Announcements, Batch, is_turnable, prepare
 from durable.flow.turns.taking import Take
 from durable.kernel.replay.cache import Cache
 from durable.logs import get_logger, words
@@ -46,13 +46,13 @@ def turn(
     cache: Cache,
     queues: tuple[str, ...] | None,
     limit: int,
-    note: Note,
+    note: Announce,
     take: Take | None = None,
     company: Company = Company.ALONE,
     idle: int | None = None,
     hints: Hints | None = None,
     aside: Aside | None = None,
-    reads: Note = lambda _: None,
+    reads: Announce = lambda _: None,
 ) -> TurnReport:
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
 
@@ -72,13 +72,13 @@ def turn(
     # Workflows that an error has dropped from memory are in nobody else's, so a second try leaves nothing to others.
     tries = iter([company])
     passed_over = aside or Aside()
-    notes = Notes(note, reads)
+    announce = Announcements(note, reads)
     return transaction.retried(
         lambda: _turn_once(
             cache,
             queues,
             limit,
-            notes,
+            announce,
             take,
             company=next(tries, Company.ALONE),
             idle=limit if idle is None else idle,
@@ -99,7 +99,7 @@ def _turn_once(
     cache: Cache,
     queues: tuple[str, ...] | None,
     limit: int,
-    note: Notes,
+    announce: Announcements,
     take: Take | None,
     *,
     company: Company,
@@ -127,12 +127,12 @@ def _turn_once(
     while candidates and report == TurnReport():
         tried = candidates[: len(candidates) if choice.leaves else limit]
         try:
-            report = _turn_some(cache, tried, choice, limit, note, take)
+            report = _turn_some(cache, tried, choice, limit, announce, take)
         except DjangoDatabaseError as error:
             in_doubt = take is not None and take.in_doubt
             if in_doubt or not transaction.is_passing(error) or transaction.store_is_away(error):
                 raise
-            report = _turn_each(cache, tried, choice, note, aside)
+            report = _turn_each(cache, tried, choice, announce, aside)
         done_with = choice.left.union(tried)
         candidates = [owner for owner in candidates if owner not in done_with]
     if take is not None:
@@ -145,14 +145,16 @@ def _turn_once(
     return TurnReport(left=len(choice.left), held=choice.held) if report == TurnReport() else report
 
 
-def _turn_each(cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, note: Notes, aside: Aside) -> TurnReport:
+def _turn_each(
+    cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, announce: Announcements, aside: Aside
+) -> TurnReport:
     """The same candidates, each in its own transaction; nothing is claimed meanwhile. One that meets a lock again is
     put aside; those that have met one before come last.
     """
     reports = []
     for owner in aside.last(candidates):
         try:
-            reports.append(_turn_some(cache, [owner], choice, 1, note, None, wait=sql.SHORT_LOCK_WAIT))
+            reports.append(_turn_some(cache, [owner], choice, 1, announce, None, wait=sql.SHORT_LOCK_WAIT))
         except DjangoDatabaseError as error:
             if not transaction.is_passing(error) or transaction.store_is_away(error):
                 raise
@@ -173,7 +175,7 @@ def _turn_some(
     candidates: list[uuid.UUID],
     choice: Choice,
     limit: int,
-    note: Notes,
+    announce: Announcements,
     take: Take | None,
     *,
     wait: str = sql.LOCK_WAIT,
@@ -182,18 +184,18 @@ def _turn_some(
     plans: list[Plan] = []
     report = TurnReport()
     try:
-        transaction.reading(lambda connection: prepare(connection, cache, candidates, choice, limit, batch, note))
+        transaction.reading(lambda connection: prepare(connection, cache, candidates, choice, limit, batch, announce))
         chosen = [owner for owner in candidates if owner not in batch.overran]
         if chosen:
-            ahead = _run_ahead(chosen, batch, note)
+            ahead = _run_ahead(chosen, batch, announce)
             plans, report = transaction.own(
-                lambda connection: _turn(connection, chosen, batch, limit, note, take, wait, ahead),
+                lambda connection: _turn(connection, chosen, batch, limit, announce, take, wait, ahead),
                 patience=Patience.ONCE,
                 waits=Waits.LATER,
             )
     except BaseException:
-        note.runs(None)
-        note.reads(None)
+        announce.runs(None)
+        announce.reads(None)
         batch.drop(cache)
         raise
     _keep(cache, batch, plans)
@@ -204,16 +206,16 @@ def _turn_some(
     return report
 
 
-def _run_ahead(candidates: Sequence[uuid.UUID], batch: Batch, note: Notes) -> Ahead | None:
+def _run_ahead(candidates: Sequence[uuid.UUID], batch: Batch, announce: Announcements) -> Ahead | None:
     """Runs the code before the transaction, if a write transaction stops all other writers. Returns None if
     transactions lock rows: these locks keep two workers from running the same code.
     """
     if not sql.has_one_writer(transaction.engine_connection()):
         return None
     read = transaction.reading(
-        lambda connection: reading.read(connection, workflows.look_for_turn(connection, candidates), batch, note)
+        lambda connection: reading.read(connection, workflows.look_for_turn(connection, candidates), batch, announce)
     )
-    plans = deciding.decide(read, candidates, batch, note, until=time.perf_counter() + _CODE_FOR)
+    plans = deciding.decide(read, candidates, batch, announce, until=time.perf_counter() + _CODE_FOR)
     return Ahead(read, plans)
 
 
@@ -244,7 +246,7 @@ def _turn(
     candidates: Sequence[uuid.UUID],
     batch: Batch,
     limit: int,
-    note: Notes,
+    announce: Announcements,
     take: Take | None,
     wait: str,
     ahead: Ahead | None,
@@ -255,8 +257,8 @@ def _turn(
     if not locked:
         return [], TurnReport()
     if ahead is None:
-        read = reading.read(connection, turnable, batch, note)
-        decided = deciding.decide(read, candidates, batch, note, until=time.perf_counter() + _CODE_FOR)
+        read = reading.read(connection, turnable, batch, announce)
+        decided = deciding.decide(read, candidates, batch, announce, until=time.perf_counter() + _CODE_FOR)
     else:
         decided = ahead.standing(connection, locked)
     plans: list[Plan] = []

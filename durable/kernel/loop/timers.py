@@ -75,7 +75,7 @@ class Timers:
         return self.deadline(0, when)
 
     def add(self, handle: TimerHandle) -> None:
-        """Note a timer that was born in this activation."""
+        """Register a timer that was born in this activation."""
         self._born.append(handle)
 
     def make_durable(self, seq: int) -> None:

@@ -31,7 +31,7 @@ class Calls:
     def schedule(
         self, *, activity: str, payload: str, digest: str, options: Mapping[str, Any], hint: Any
     ) -> ActivityFuture:
-        """Note a call. It gets its ordinal when the activation is idle, unless it was cancelled before."""
+        """Register a call. It gets its ordinal when the activation is idle, unless it was cancelled before."""
         if len(self.issued) >= self._limit:
             raise self._loop.halt(
                 HistoryFull(f"{FULL}the workflow's code called more than {self._limit:,} activities in one activation.")

@@ -11,7 +11,7 @@ from django.core.management.base import CommandParser
 from durable.client import hidden
 from durable.conf import settings
 from durable.flow.looks import look
-from durable.flow.operator.note_view import note_view
+from durable.flow.operator.record_view import record_view
 from durable.kernel.history.events import Event
 from durable.kernel.payloads import birthplace
 from durable.kernel.payloads.birthplace import NOWHERE
@@ -50,7 +50,7 @@ def _run(options: dict[str, Any]) -> Answer:
         raise WrongUsage(f"--after is {options['after']}; it has to be the number of an event, or 0.")
     snapshot = look.snapshot(workflow_id(options["id"]))
     if settings.record_views and not settings.redact_payloads:
-        note_view(snapshot.id, actor=options["actor"] or None, what={"page": "durable show"})
+        record_view(snapshot.id, actor=options["actor"] or None, what={"page": "durable show"})
     pending = look.pending(snapshot.id)
     unread = look.unread(snapshot.id, limit=_MOST_UNREAD + 1, characters=_MOST_CHARACTERS)
     events, more = look.history_within(

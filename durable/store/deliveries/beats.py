@@ -22,7 +22,7 @@ def write(
     wakes_by: str,
     up_for: timedelta | None,
 ) -> None:
-    """Note that a worker is there. One statement. `up_for`: this is the first sign of a process that has been running
+    """Record that a worker is there. One statement. `up_for`: this is the first sign of a process that has been running
     for so long; a row of this name is that of a former process, and becomes this one's. None: a later sign.
     """
     now, params = clock.now_sql(connection)

@@ -173,7 +173,7 @@ class Progress:
 _LONGER = "history_bytes = CASE WHEN history_bytes > 0 THEN history_bytes + %s ELSE 0 END"
 
 
-def note_seq(
+def advance_seq(
     connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, last_seq: int, added: Mapping[uuid.UUID, int]
 ) -> None:
     """Move `last_seq` of a (locked) workflow behind an event that changes nothing else about it. `added` is what

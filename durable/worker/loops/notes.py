@@ -78,7 +78,7 @@ class Note:
         os.close(self._file)
 
 
-class Notes:
+class NotePlaces:
     """The places of this user's notes about the database of an alias."""
 
     def __init__(self, alias: str) -> None:

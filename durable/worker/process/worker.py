@@ -109,7 +109,7 @@ class Worker:
     def _assemble(self, concurrency: int) -> None:
         self._claim_wake, self._turn_wake = Wake(), Wake()
         self._freed = Wake()
-        places = notes.Notes(self._alias)
+        places = notes.NotePlaces(self._alias)
         self.leases = Leases(lease_for=settings.lease_for, idle=self._claim_wake)
         self.acks = Acks(ended=self._ended, set_aside=self.leases.set_aside, taken_up=self.leases.take_up)
         self.handlers = Handlers(

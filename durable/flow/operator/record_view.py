@@ -11,7 +11,7 @@ from durable.flow.transactions import transaction
 from durable.outcomes import StaffVerb
 
 
-def note_view(
+def record_view(
     workflow_id: uuid.UUID,
     *,
     actor: Any,
