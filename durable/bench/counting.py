@@ -24,7 +24,7 @@ class Counts:
     commits: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def taken(self) -> tuple[int, int]:
+    def so_far(self) -> tuple[int, int]:
         """Statements and commits so far, as one look."""
         with self.lock:
             return self.statements, self.commits

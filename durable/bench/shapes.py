@@ -62,7 +62,7 @@ class Interleaved:
     rates: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     plain_rates: list[float] = field(default_factory=list)
 
-    def take(self, name: str, units: int, measured: Callable[[], None]) -> None:
+    def measure(self, name: str, units: int, measured: Callable[[], None]) -> None:
         """Run `measured`, which does so many units, between two runs of the plain loop."""
         before = self.plain(self.plain_for)
         begun = time.perf_counter()
@@ -76,13 +76,13 @@ class Interleaved:
 
 def one_round(alias: str, sizes: Sizes, into: Interleaved) -> None:
     """Every shape once. Enqueueing is measured while no worker runs, the rest with one that was already running."""
-    into.take("enqueue one by one", sizes.one_by_one, lambda: enqueue_one_by_one(sizes.one_by_one))
-    into.take("enqueue in bulk", sizes.singles, lambda: enqueue_in_bulk(sizes.singles))
+    into.measure("enqueue one by one", sizes.one_by_one, lambda: enqueue_one_by_one(sizes.one_by_one))
+    into.measure("enqueue in bulk", sizes.singles, lambda: enqueue_in_bulk(sizes.singles))
     with running(alias) as worker:
         worker.wait_closed()
-        into.take("single activities", sizes.singles, lambda: drain_singles(worker, sizes.singles))
-        into.take("three-step workflows", sizes.workflows, lambda: drain_workflows(worker, sizes.workflows))
-        into.take(
+        into.measure("single activities", sizes.singles, lambda: drain_singles(worker, sizes.singles))
+        into.measure("three-step workflows", sizes.workflows, lambda: drain_workflows(worker, sizes.workflows))
+        into.measure(
             "activities of fan-outs of 100", sizes.fan_outs * WIDTH, lambda: drain_fan_outs(worker, sizes.fan_outs)
         )
 

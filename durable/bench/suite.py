@@ -97,9 +97,9 @@ def _costs(findings: Findings, alias: str, sizes: Sizes) -> None:
 
 
 def _counted(counts: Counts, drain: Callable[[Running], None], worker: Running) -> tuple[int, int]:
-    before = counts.taken()
+    before = counts.so_far()
     drain(worker)
-    after = counts.taken()
+    after = counts.so_far()
     return after[0] - before[0], after[1] - before[1]
 
 
@@ -133,13 +133,13 @@ def _pick_ups(worker: Running, count: int) -> list[float]:
 
 def _fan_outs_alone(worker: Running, count: int) -> list[float]:
     """Milliseconds from before the start of a fan-out to its end, one at a time."""
-    taken = []
+    milliseconds = []
     for _ in range(count):
         _let_rest()
         begun = time.perf_counter()
         shapes.drain_fan_outs(worker, 1)
-        taken.append(1000 * (time.perf_counter() - begun))
-    return taken
+        milliseconds.append(1000 * (time.perf_counter() - begun))
+    return milliseconds
 
 
 def _let_rest() -> None:

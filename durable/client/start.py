@@ -131,10 +131,12 @@ def _payload(
     try:
         return encode_arguments(definition, args, own, codec=settings.codec(), workflow_id=workflow_id)
     except ArgumentsMismatch as error:
-        taken = [name for name in keywords if name not in own and name in definition.signature.parameters]
-        if not taken:
+        shadowed = [name for name in keywords if name not in own and name in definition.signature.parameters]
+        if not shadowed:
             raise
-        problem = f"{error.problem}; the keyword {taken[0]!r} belongs to the engine here, so pass that one by position"
+        problem = (
+            f"{error.problem}; the keyword {shadowed[0]!r} belongs to the engine here, so pass that one by position"
+        )
         raise ArgumentsMismatch(error.name, error.signature, problem) from None
 
 

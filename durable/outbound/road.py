@@ -48,7 +48,7 @@ class _Road:
         self._thread = threading.Thread(target=self._main, name="durable-outbound", daemon=True)
         self._thread.start()
 
-    def take(self, departure: Departure) -> bool:
+    def accept(self, departure: Departure) -> bool:
         """Queues it, or counts it as lost. False if the thread has ended meanwhile."""
         if departure.is_heavy and self._heavy >= MOST_HEAVY and len(self._queue) < CAPACITY:
             departure.lighten()
@@ -206,7 +206,7 @@ def leave(departure: Departure) -> None:
         if road is not None:
             road.remind()
         return
-    if road is not None and road.take(departure):
+    if road is not None and road.accept(departure):
         return
     for leaving in [*floods.over(), departure]:
         _go(leaving)

@@ -42,7 +42,7 @@ class TurnReport:
     """Due workflows that were left for a moment to another process, which may have them in memory."""
     held: int = 0
     """At least this many due workflows wait until there is room for them in memory."""
-    taken: Sequence[Claim] = ()
+    claimed: Sequence[Claim] = ()
     """The rows that the turn has staged and claimed for this process."""
 
 

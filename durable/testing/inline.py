@@ -93,25 +93,25 @@ class Inline:
     # --- verbs ---
 
     def _turn(self) -> bool:
-        report = self._tried("turn", self._take_turns, failed=TurnReport())
+        report = self._tried("turn", self._turn_batch, failed=TurnReport())
         self.tally.turns += report.workflows
         self.tally.closed += report.closed
         return report != TurnReport()
 
     def _claim(self) -> list[Claim]:
-        for take in (self._take, self._take_suspect):
-            taken: Sequence[Claim] = self._tried("claim", take, failed=())
-            if taken:
-                return list(taken)
+        for claiming in (self._claim_due, self._claim_suspect):
+            claimed: Sequence[Claim] = self._tried("claim", claiming, failed=())
+            if claimed:
+                return list(claimed)
         return []
 
-    def _take_turns(self) -> TurnReport:
+    def _turn_batch(self) -> TurnReport:
         return turn.turn(cache=self._cache, queues=None, limit=TURNS, note=_note)
 
-    def _take(self) -> list[Claim]:
+    def _claim_due(self) -> list[Claim]:
         return claim.claim(worker=NAME, limit=self._slots, queues=None, lease_for=settings.lease_for)
 
-    def _take_suspect(self) -> list[Claim]:
+    def _claim_suspect(self) -> list[Claim]:
         return claim.claim_suspect(worker=NAME, queues=None, lease_for=settings.lease_for)
 
     def _reconcile(self) -> bool:

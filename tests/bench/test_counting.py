@@ -17,16 +17,16 @@ def test_an_enqueue_is_one_statement_on_postgresql_and_one_a_table_on_sqlite_in_
     statements = 1 if connections["default"].vendor == "postgresql" else 3
     with scratch("default"), counting("default") as counts:
         connections["default"].ensure_connection()
-        before = counts.taken()
+        before = counts.so_far()
         work.nothing.enqueue(1)
-        after = counts.taken()
+        after = counts.so_far()
     assert (after[0] - before[0], after[1] - before[1]) == (statements, 1)
 
 
 def test_a_transaction_that_only_reads_and_one_that_is_rolled_back_are_no_commits() -> None:
     with scratch("default"), counting("default") as counts:
         connections["default"].ensure_connection()
-        before = counts.taken()[1]
+        before = counts.so_far()[1]
         with transaction.atomic(), connections["default"].cursor() as cursor:
             cursor.execute("SELECT 1")
         with transaction.atomic():
@@ -34,7 +34,7 @@ def test_a_transaction_that_only_reads_and_one_that_is_rolled_back_are_no_commit
             transaction.set_rollback(True)
         with transaction.atomic(), connections["default"].cursor() as cursor:
             cursor.execute("SELECT 1")
-        after = counts.taken()[1]
+        after = counts.so_far()[1]
     assert after == before
 
 

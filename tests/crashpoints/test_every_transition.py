@@ -41,7 +41,7 @@ NO_TRANSITIONS = {
 READS = {
     *(
         "durable.flow.delivery.claim.suspects_due",
-        "durable.flow.delivery.claim.taken",
+        "durable.flow.delivery.claim.made_under",
         "durable.flow.operator.redrive.preview_redrive",
         "durable.flow.operator.redrive.verdicts",
     ),

@@ -244,15 +244,15 @@ def test_a_worker_looks_again_when_what_it_left_has_waited(
     assert turns.step() > 0.1
 
 
-class _NoTake:
+class _NoStagedClaims:
     in_doubt = False
 
 
 class _NoClaims:
     idle: int | None = 0
 
-    def taking(self) -> _NoTake:
-        return _NoTake()
+    def staged_claims(self) -> _NoStagedClaims:
+        return _NoStagedClaims()
 
     def offer(self) -> None:
         pass

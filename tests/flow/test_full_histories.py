@@ -65,9 +65,9 @@ def go_on(driver: Driver) -> None:
 
 def test_the_last_tenth_is_not_for_signals() -> None:
     room = Room(100, 1_000)
-    assert room.takes_signals(89, 899)
-    assert not room.takes_signals(90, 0)
-    assert not room.takes_signals(0, 900)
+    assert room.accepts_signals(89, 899)
+    assert not room.accepts_signals(90, 0)
+    assert not room.accepts_signals(0, 900)
     assert room.goes_on(99, 999, cancelling=False)
     assert not room.goes_on(100, 0, cancelling=False)
     assert not room.goes_on(0, 1_000, cancelling=False)

@@ -122,14 +122,14 @@ def test_what_is_committed_while_the_closing_turn_writes_is_listed_and_kept(
 ) -> None:
     """After the turn has read its messages, before it takes what was left."""
     workflow_id = driver.start(cases.nothing)
-    take = closing.take_messages
+    take = closing.consume_messages
 
     def late(connection: Any, workflow_ids: Any, **named: Any) -> Any:
         if workflow_ids:
             in_thread(send, kind, workflow_id).result(PATIENCE)
         return take(connection, workflow_ids, **named)
 
-    monkeypatch.setattr(closing, "take_messages", late)
+    monkeypatch.setattr(closing, "consume_messages", late)
     driver.turn()
     assert [said["kind"] for said in listed(workflow_id)] == [kind]
     assert [(found, parked) for found, _, parked in kept(workflow_id)] == [(kind, True)]

@@ -33,7 +33,7 @@ MAY_SAY_LEASE = {
     "durable/databases": "sqlite.py",
     "durable/flow/delivery": "claim.py renew.py",
     "durable/flow/looks": "look.py",
-    "durable/flow/turns": "taking.py",
+    "durable/flow/turns": "staged_claims.py",
     "durable/flow/upkeep": "beat.py reconcile.py",
     "durable/kernel/authoring": "activity_context.py",
     "durable/migrations": "0001_initial.py",
@@ -56,7 +56,7 @@ MAY_SAY_LEASE = {
     "tests/flow": (
         "driver.py scenarios.py state.py test_acknowledge.py test_cancel.py test_choosing.py test_claim.py "
         "test_passed_over.py test_plans.py test_reconcile.py test_release.py test_renew.py test_start.py "
-        "test_taking.py test_taking_in_doubt.py test_time.py"
+        "test_staged_claims.py test_staged_claims_in_doubt.py test_time.py"
     ),
     "tests/host": "settings.py",
     "tests/house": "test_english.py",

@@ -189,10 +189,10 @@ def test_a_record_with_many_fields_that_are_not_there_is_within_its_budget_when_
 
 def test_the_steps_of_a_decode_grow_with_its_data_only() -> None:
     steps = Steps([[1, 2], {"a": 3}])
-    steps.take(DECODE_STEPS + DECODE_STEPS_PER_VALUE * 6)
+    steps.spend(DECODE_STEPS + DECODE_STEPS_PER_VALUE * 6)
     assert not steps.are_spent
     with pytest.raises(Exception, match="takes more than 100,192 steps"):
-        steps.take(1)
+        steps.spend(1)
     assert steps.are_spent
     assert values_in("a") == 1
     assert values_in({"a": [1, {"b": []}]}) == 5

@@ -58,17 +58,17 @@ def _ended_workflows_leave_their_rows(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nobody_learns_what_was_left_unread(patch: pytest.MonkeyPatch) -> None:
-    take = messages.take
+    take = messages.consume
 
     def silently(connection: BaseDatabaseWrapper, **named: Any) -> list[tuple[uuid.UUID, str, str]]:
         take(connection, **named)
         return []
 
-    patch.setattr(messages, "take", silently)
+    patch.setattr(messages, "consume", silently)
 
 
 def _ended_workflows_keep_nothing(patch: pytest.MonkeyPatch) -> None:
-    take = messages.take
+    take = messages.consume
 
     def gone(connection: BaseDatabaseWrapper, **named: Any) -> list[tuple[uuid.UUID, str, str]]:
         kept = take(connection, **named)
@@ -76,7 +76,7 @@ def _ended_workflows_keep_nothing(patch: pytest.MonkeyPatch) -> None:
             Message.objects.filter(workflow_id=owner).delete()
         return kept
 
-    patch.setattr(messages, "take", gone)
+    patch.setattr(messages, "consume", gone)
 
 
 def _resumed_workflows_keep_their_messages_parked(patch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from durable.flow.delivery import abandon, acknowledge, claim, postpone, release
 from durable.flow.operator import terminate
 from durable.flow.turns import turn
 from durable.flow.turns.room import Room
-from durable.flow.turns.taking import Take
+from durable.flow.turns.staged_claims import StagedClaims
 from durable.flow.upkeep import reconcile
 from durable.models import WorkItem
 from durable.outcomes import (
@@ -65,20 +65,20 @@ class Working(Stage):
         cache = self.crew[by].cache
         offered = Room()
         offered.open(room)
-        take = Take(worker=by, queues=queues, lease_for=LEASE, room=offered) if room else None
+        staged_claims = StagedClaims(worker=by, queues=queues, lease_for=LEASE, room=offered) if room else None
         return self.crew[by].do(
-            lambda: turn.turn(cache=cache, queues=queues, limit=limit, note=lambda _: None, take=take)
+            lambda: turn.turn(cache=cache, queues=queues, limit=limit, note=lambda _: None, staged_claims=staged_claims)
         )
 
     def _taken(self, by: str, report: TurnReport, after: State, room: int) -> None:
         """What a turn has taken stands there as if a claim had followed it."""
-        assert len(report.taken) <= room
+        assert len(report.claimed) <= room
         expected = turns.not_yet_taken(after, report)
-        rows = [expected.rows[taken.row_id] for taken in report.taken]
-        promised.claim(expected, rows, report.taken, worker=by, lease_for=LEASE)
+        rows = [expected.rows[taken.row_id] for taken in report.claimed]
+        promised.claim(expected, rows, report.claimed, worker=by, lease_for=LEASE)
         assert states.differences(expected, after) == []
-        self.introduce_claims(report.taken)
-        self.note(f"taken by the turn: {min(len(report.taken), 1)}")
+        self.introduce_claims(report.claimed)
+        self.note(f"taken by the turn: {min(len(report.claimed), 1)}")
 
     @rule(by=hands, queues=queues, limit=limits)
     def claim(self, by: str, queues: tuple[str, ...] | None, limit: int) -> None:

@@ -53,7 +53,7 @@ class Desk:
             ended=self._ended,
             timing=self.time,
             set_aside=self.leases.set_aside,
-            taken_up=self.leases.take_up,
+            counted_again=self.leases.count_again,
         )
         self.locks = ExitStack()
         self.freed = False
@@ -334,7 +334,7 @@ def test_leases_count_what_waits_for_a_lock_as_held_and_not_as_in_flight() -> No
     leases.hold([one, two])
     leases.set_aside(one)
     assert (leases.count, leases.in_flight) == (2, 1)
-    leases.take_up(one)
+    leases.count_again(one)
     assert leases.in_flight == 2
     leases.set_aside(one)
     leases.hold([newer])

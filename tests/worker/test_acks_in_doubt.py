@@ -246,7 +246,7 @@ def test_doubts_without_end_are_forgotten_from_the_oldest_on(monkeypatch: pytest
     claims = [claim_of(number) for number in range(5)]
     for one in claims:
         doubts.keep([Completed(one, "1")], [])
-    assert [doubts.take(one) is not None for one in claims] == [False, False, True, True, True]
+    assert [doubts.pop(one) is not None for one in claims] == [False, False, True, True, True]
 
 
 def test_a_delivery_that_was_lost_is_late_as_ever(plant: Plant, bench: Bench, ear: Ear) -> None:

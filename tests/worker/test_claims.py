@@ -45,7 +45,7 @@ class Slots:
     def dispatch(self, delivery: Delivery) -> None:
         (self.running if len(self.running) < self.size else self.queued).append(delivery)
 
-    def take_back(self) -> list[Delivery]:
+    def withdraw(self) -> list[Delivery]:
         taken, self.queued = self.queued, []
         return taken
 
@@ -104,7 +104,7 @@ class Floor:
     def reserve(self) -> int:
         """A turn begins, and comes to its rows."""
         self.claims.offer()
-        return self.claims.taking().room.reserve()
+        return self.claims.staged_claims().room.reserve()
 
     def end(self, *row_ids: int) -> None:
         """These handlers end, and their acknowledgements are written."""

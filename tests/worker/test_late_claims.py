@@ -160,7 +160,7 @@ def test_a_claim_in_doubt_that_nobody_can_look_up_at_a_stop_makes_the_exit_code_
         raise OperationalError("the connection is lost")
 
     monkeypatch.setattr(claim, "claim", lost)
-    monkeypatch.setattr(claim, "taken", away)
+    monkeypatch.setattr(claim, "made_under", away)
     plant.enqueue(activities.note, "in doubt")
     with running() as (worker, future):
         gate.wait_for_arrival()

@@ -28,7 +28,7 @@ class Stage(Floor):
         super().__init__(monkeypatch)
         self.bell = Wake()
         self.plays: list[Turning] = []
-        monkeypatch.setattr(turning, "turn", lambda *, take, **rest: self.plays.pop(0)(take))
+        monkeypatch.setattr(turning, "turn", lambda *, staged_claims, **rest: self.plays.pop(0)(staged_claims))
         note: Any = lambda: None  # noqa: E731
         self.turns = Turns(
             queues=None,
@@ -53,14 +53,14 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 def report(*taken: Claim) -> TurnReport:
-    return TurnReport(workflows=1, staged=len(taken), taken=taken)
+    return TurnReport(workflows=1, staged=len(taken), claimed=taken)
 
 
 def test_a_claim_that_found_no_room_for_the_sake_of_a_turn_is_made_up_for_when_the_turn_ends(stage: Stage) -> None:
     """The handler of what was taken may run for an hour, and no other is there to ring when it ends."""
 
-    def meanwhile(take: Any) -> TurnReport:
-        assert take.room.reserve() == 3
+    def meanwhile(staged_claims: Any) -> TurnReport:
+        assert staged_claims.room.reserve() == 3
         stage.ordinary = [claim(1)]
         assert stage.claims.step() == WAIT_FOR_RING
         assert stage.running() == []
@@ -73,8 +73,8 @@ def test_a_claim_that_found_no_room_for_the_sake_of_a_turn_is_made_up_for_when_t
 
 
 def test_a_turn_that_failed_makes_up_for_it_as_well(stage: Stage) -> None:
-    def meanwhile(take: Any) -> TurnReport:
-        assert take.room.reserve() == 3
+    def meanwhile(staged_claims: Any) -> TurnReport:
+        assert staged_claims.room.reserve() == 3
         assert stage.claims.step() == WAIT_FOR_RING
         raise ValueError("the disk is full")
 
@@ -84,8 +84,8 @@ def test_a_turn_that_failed_makes_up_for_it_as_well(stage: Stage) -> None:
 
 
 def test_a_turn_that_kept_nobody_waiting_rings_for_nothing(stage: Stage) -> None:
-    def quiet(take: Any) -> TurnReport:
-        assert take.room.reserve() == 3
+    def quiet(staged_claims: Any) -> TurnReport:
+        assert staged_claims.room.reserve() == 3
         return report(claim(7))
 
     stage.turn(quiet)
@@ -95,14 +95,14 @@ def test_a_turn_that_kept_nobody_waiting_rings_for_nothing(stage: Stage) -> None
 def test_what_may_have_been_taken_keeps_its_room_until_it_is_known(stage: Stage) -> None:
     """Specification B7: a suspect that starts meanwhile would not be alone. And a burst is not over."""
 
-    def lost(take: Any) -> TurnReport:
-        assert take.room.reserve() == 3
-        take.about_to_commit()
+    def lost(staged_claims: Any) -> TurnReport:
+        assert staged_claims.room.reserve() == 3
+        staged_claims.about_to_commit()
         raise ValueError("the connection went away with the commit")
 
-    def found(take: Any) -> TurnReport:
-        take.confirmed()
-        return TurnReport(taken=(claim(7),))
+    def found(staged_claims: Any) -> TurnReport:
+        staged_claims.confirmed()
+        return TurnReport(claimed=(claim(7),))
 
     with pytest.raises(ValueError, match="went away"):
         stage.turn(lost)
@@ -124,15 +124,15 @@ def test_a_stop_does_not_wait_for_what_stays_in_doubt(stage: Stage, monkeypatch:
     """It asks once what became of it."""
     asked: list[Any] = []
 
-    def nothing_yet(take: Any) -> list[Claim]:
-        asked.append(take)
+    def nothing_yet(staged_claims: Any) -> list[Claim]:
+        asked.append(staged_claims)
         return []
 
-    monkeypatch.setattr("durable.flow.turns.turn.taken", nothing_yet)
+    monkeypatch.setattr("durable.flow.turns.turn.claimed_in_doubt", nothing_yet)
 
-    def lost(take: Any) -> TurnReport:
-        assert take.room.reserve() == 3
-        take.about_to_commit()
+    def lost(staged_claims: Any) -> TurnReport:
+        assert staged_claims.room.reserve() == 3
+        staged_claims.about_to_commit()
         raise ValueError("the connection went away with the commit")
 
     with pytest.raises(ValueError, match="went away"):
@@ -149,8 +149,8 @@ def test_what_a_turn_has_taken_ahead_has_its_time_to_begin(stage: Stage) -> None
     stage.look()
     numbers = itertools.count(1)
 
-    def many(take: Any) -> TurnReport:
-        return report(*[claim(next(numbers)) for _ in range(take.room.reserve())])
+    def many(staged_claims: Any) -> TurnReport:
+        return report(*[claim(next(numbers)) for _ in range(staged_claims.room.reserve())])
 
     stage.turn(many)
     assert stage.slots.waiting == 2
@@ -163,7 +163,7 @@ def test_what_a_turn_has_taken_ahead_has_its_time_to_begin(stage: Stage) -> None
 
 def test_what_is_claimed_while_a_turn_runs_its_code_is_not_offered_to_it_any_more(stage: Stage) -> None:
     """The number that it was told before is not the one that it finds."""
-    room = stage.claims.taking().room
+    room = stage.claims.staged_claims().room
     stage.claims.offer()
     stage.ordinary = [claim(1), claim(2)]
     stage.claims.step()

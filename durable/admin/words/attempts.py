@@ -36,7 +36,7 @@ class ReadAttempt:
 
     def error(self, space: payloads.Space) -> SafeString:
         """The error in words, with its traceback folded away."""
-        said, is_all = space.take(self.words or wording.cause(self.cause))
+        said, is_all = space.fit(self.words or wording.cause(self.cause))
         if not is_all:
             said = format_html("{}…", said)
         if self.placeholder:

@@ -86,7 +86,7 @@ class Space:
     left: int = PAGE_BYTES
     is_full: bool = False
 
-    def take(self, text: str) -> tuple[SafeString, bool]:
+    def fit(self, text: str) -> tuple[SafeString, bool]:
         """The beginning of a text as HTML, as far as it is shown, and whether that is all of it."""
         shown = visible(text[: SHOWN_CHARACTERS + 1], lines=True)
         kept = shown[:SHOWN_CHARACTERS]
@@ -193,7 +193,7 @@ def block(text: str, space: Space, *, whole: Stored | None = None) -> SafeString
     """Text as it is, in a box of its own; cut where nobody reads on, and where the page has no room. `whole` is the
     payload that the text is read from, if it is one.
     """
-    html, is_all = space.take(text)
+    html, is_all = space.fit(text)
     box = format_html('<pre class="durable-text" dir="ltr">{}</pre>', html) if html or is_all else SafeString("")
     if is_all and (whole is None or whole.is_whole):
         return box

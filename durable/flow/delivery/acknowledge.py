@@ -97,7 +97,7 @@ def was_made(claim: Claim) -> bool:
     """Whether an acknowledgement of this process with an unknown commit has been made after all. If so, emits its lines
     and signals, once. Call it when the token is gone; it only reads if there is such a doubt.
     """
-    doubt = doubts.take(claim)
+    doubt = doubts.pop(claim)
     if doubt is None:
         return False
     if transaction.reading(partial(doubts.was_made, doubt)):
@@ -108,7 +108,7 @@ def was_made(claim: Claim) -> bool:
 
 def forget(claim: Claim) -> None:
     """Nothing is in doubt about this delivery any more."""
-    doubts.take(claim)
+    doubts.pop(claim)
 
 
 def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:

@@ -25,14 +25,14 @@ def claim(
     """Claim at most `limit` due rows of `queues` (None: all queues); higher priority first, then the earlier due.
 
     Commits together: the rows' status, time and delivery count, and their work items. Suspects are left out. A caller
-    that has to know what an unreported commit has taken chooses the `token`, fresh for each call, and asks `taken`.
+    that has to know what an unreported commit claimed chooses the `token`, fresh for each call, and asks `made_under`.
     """
     return _claim(worker, limit, queues, lease_for, token, suspects=False)
 
 
-def taken(token: uuid.UUID, *, worker: str) -> list[Claim]:
+def made_under(token: uuid.UUID, *, worker: str) -> list[Claim]:
     """The deliveries that were claimed under this token and are still out. Reads only."""
-    return transaction.reading(partial(claims.taken_under, token=token, worker=worker))
+    return transaction.reading(partial(claims.made_under, token=token, worker=worker))
 
 
 def suspects_due(queues: tuple[str, ...] | None) -> int:
@@ -70,11 +70,11 @@ def _claim(
 
     def body(connection: BaseDatabaseWrapper) -> list[Claim]:
         if tries:
-            taken = claims.taken_under(connection, token, worker)
-            if taken:
-                return taken
+            claimed = claims.made_under(connection, token, worker)
+            if claimed:
+                return claimed
         tries.append(None)
         row_ids = claims.lock_due(connection, limit=limit, queues=queues, suspects=suspects)
-        return claims.take(connection, row_ids, token=token, worker=worker, lease_for=lease_for) if row_ids else []
+        return claims.make(connection, row_ids, token=token, worker=worker, lease_for=lease_for) if row_ids else []
 
     return transaction.own(body, waits=Waits.LATER)

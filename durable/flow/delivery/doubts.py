@@ -51,7 +51,7 @@ def keep(endings: Sequence[Ending], unsaid: Sequence[Departure]) -> None:
             del _doubts[next(iter(_doubts))]
 
 
-def take(claim: Claim) -> Doubt | None:
+def pop(claim: Claim) -> Doubt | None:
     """Takes out the doubt about a delivery; None if there is none."""
     if not _doubts:
         return None

@@ -42,7 +42,7 @@ _NAME = re.compile(r'\s*\{\s*"name"\s*:\s*(?=")')
 _decode = json.JSONDecoder().raw_decode
 
 
-def take_messages(
+def consume_messages(
     connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID], *, read: Iterable[int] = ()
 ) -> dict[uuid.UUID, dict[str, Any]]:
     """Deletes the messages that a turn has `read`. For (locked) closing workflows, parks unread signals and requests to
@@ -52,7 +52,7 @@ def take_messages(
     read; payloads stay in the messages. Results of activities are of no use to anybody, and are deleted.
     """
     unread: dict[uuid.UUID, dict[str, Any]] = {}
-    for owner, kind, head in messages.take(connection, read=list(read), closing=workflow_ids):
+    for owner, kind, head in messages.consume(connection, read=list(read), closing=workflow_ids):
         listed = unread.setdefault(owner, {"unread": []})
         if len(listed["unread"]) < UNREAD_LISTED:
             listed["unread"].append({"kind": kind, **_said(kind, head)})
@@ -89,7 +89,7 @@ def end(
     `before` are events that precede the closing event; they already have the next sequence numbers.
     """
     settle(connection, [workflow.id])
-    event_data = {**data, **take_messages(connection, [workflow.id]).get(workflow.id, {})}
+    event_data = {**data, **consume_messages(connection, [workflow.id]).get(workflow.id, {})}
     seq = workflow.last_seq + len(before) + 1
     facts = [*before, Event(seq=seq, type=event, data=event_data, recorded_at=at)]
     reported = None if failure is None else failure.failure

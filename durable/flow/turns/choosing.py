@@ -83,17 +83,17 @@ class Hints:
         """A look has just found everything that is due."""
         self._owners.clear()
 
-    def take(self, cache: Cache, *, limit: int) -> list[uuid.UUID]:
+    def pop(self, cache: Cache, *, limit: int) -> list[uuid.UUID]:
         """The first of those that are in memory; from time to time, all that is in memory. Add again what is due."""
         self._looks += 1
         if self._looks % ASK_FOR_ALL == 0:
             return cache.ids
-        taken: dict[uuid.UUID, None] = {}
-        while self._owners and len(taken) < limit:
+        owners: dict[uuid.UUID, None] = {}
+        while self._owners and len(owners) < limit:
             owner = self._owners.popleft()
             if owner in cache:
-                taken[owner] = None
-        return list(taken)
+                owners[owner] = None
+        return list(owners)
 
 
 @dataclass(slots=True)
@@ -192,7 +192,7 @@ def _look(
             break
         if in_memory is None:
             wants = len(candidates.warm) < limit and len(cache)
-            asked = [] if not wants else cache.ids if hints is None else hints.take(cache, limit=limit * 2)
+            asked = [] if not wants else cache.ids if hints is None else hints.pop(cache, limit=limit * 2)
             asked = [owner for owner in asked if owner not in left_out]
             in_memory = due.among(connection, asked, limit=limit * 2) if asked else []
             if hints is not None:

@@ -52,7 +52,7 @@ def feed(
     waiting = deque(sorted(due.messages, key=_cancel_first if is_full(plan.workflow) else _start_first))
     try:
         while plan.closing is None:
-            if not plan.full and not room.takes_signals(plan.last_seq, plan.history_bytes):
+            if not plan.full and not room.accepts_signals(plan.last_seq, plan.history_bytes):
                 plan.full = True
                 waiting = deque([message for message in waiting if message.kind is not MessageKind.SIGNAL])
             if room.goes_on(plan.last_seq, plan.history_bytes, cancelling=execution.cancel_requested):
@@ -65,7 +65,7 @@ def feed(
                 if event is None and plan.closing is None:
                     raise HistoryFull(room.words(plan.last_seq, plan.history_bytes))
             if event is not None:
-                plan.take(event, execution.activate(event).commands)
+                plan.add(event, execution.activate(event).commands)
                 execution.last_seq = plan.last_seq
             if message is not None:
                 waiting.remove(message)

@@ -89,7 +89,7 @@ class Plan:
         """Plan an event that is neither an input of the code nor a command of it."""
         self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=self.at))
 
-    def take(self, event: Event, commands: tuple[Command, ...]) -> None:
+    def add(self, event: Event, commands: tuple[Command, ...]) -> None:
         """Plans the events of one activation: its input and one event per command. The first input, `workflow_started`,
         is already in the history; if it has no commands, an additional event records when the workflow began.
         """

@@ -6,7 +6,7 @@ import threading
 
 
 class Room:
-    """How many of the rows that a turn stages its process may take: a number, which the claim loop offers before the
+    """How many of the rows that a turn stages its process may claim: a number, which the claim loop offers before the
     turn and may withdraw until the rows are staged. A transaction looks at it, and asks the worker nothing. From any
     thread.
     """
@@ -18,7 +18,7 @@ class Room:
         self._reserved = 0
 
     def open(self, number: int) -> None:
-        """Let the next turn that stages rows take `number` of them; those after it take nothing until this is said
+        """Let the next turn that stages rows claim `number` of them; those after it claim nothing until this is said
         again.
         """
         with self._lock:
@@ -26,7 +26,7 @@ class Room:
             self._offered = max(0, number)
 
     def offer(self, number: int) -> None:
-        """The number has changed. Whether rows may be taken has not."""
+        """The number has changed. Whether rows may be claimed has not."""
         with self._lock:
             self._offered = max(0, number)
 
@@ -53,6 +53,6 @@ class Room:
 
     @property
     def reserved(self) -> int:
-        """How many rows a turn that has not ended may take."""
+        """How many rows a turn that has not ended may claim."""
         with self._lock:
             return self._reserved

@@ -27,7 +27,7 @@ from durable.flow.turns.choosing import Choice, Hints
 from durable.flow.turns.deciding import UNKNOWN_TYPE_WAITS, Ahead
 from durable.flow.turns.plan import Plan
 from durable.flow.turns.preparing import Announce, Announcements, Batch, is_turnable, prepare
-from durable.flow.turns.taking import Take
+from durable.flow.turns.staged_claims import StagedClaims
 from durable.kernel.replay.cache import Cache
 from durable.logs import get_logger, words
 from durable.outbound import send
@@ -47,7 +47,7 @@ def turn(
     queues: tuple[str, ...] | None,
     limit: int,
     note: Announce,
-    take: Take | None = None,
+    staged_claims: StagedClaims | None = None,
     company: Company = Company.ALONE,
     idle: int | None = None,
     hints: Hints | None = None,
@@ -79,7 +79,7 @@ def turn(
             queues,
             limit,
             announce,
-            take,
+            staged_claims,
             company=next(tries, Company.ALONE),
             idle=limit if idle is None else idle,
             hints=hints,
@@ -88,11 +88,11 @@ def turn(
     )
 
 
-def taken(take: Take) -> list[Claim]:
+def claimed_in_doubt(staged_claims: StagedClaims) -> list[Claim]:
     """What the last turns have claimed without knowing that it was committed. Reads only, and only if
     there is doubt.
     """
-    return transaction.reading(take.found)
+    return transaction.reading(staged_claims.found)
 
 
 def _turn_once(
@@ -100,15 +100,15 @@ def _turn_once(
     queues: tuple[str, ...] | None,
     limit: int,
     announce: Announcements,
-    take: Take | None,
+    staged_claims: StagedClaims | None,
     *,
     company: Company,
     idle: int,
     hints: Hints | None,
     aside: Aside,
 ) -> TurnReport:
-    if take is not None and (committed := transaction.reading(take.found)):
-        return TurnReport(taken=tuple(committed))
+    if staged_claims is not None and (committed := transaction.reading(staged_claims.found)):
+        return TurnReport(claimed=tuple(committed))
     choice = transaction.reading(
         partial(
             choosing.choose,
@@ -127,16 +127,16 @@ def _turn_once(
     while candidates and report == TurnReport():
         tried = candidates[: len(candidates) if choice.leaves else limit]
         try:
-            report = _turn_some(cache, tried, choice, limit, announce, take)
+            report = _turn_some(cache, tried, choice, limit, announce, staged_claims)
         except DjangoDatabaseError as error:
-            in_doubt = take is not None and take.in_doubt
+            in_doubt = staged_claims is not None and staged_claims.in_doubt
             if in_doubt or not transaction.is_passing(error) or transaction.store_is_away(error):
                 raise
             report = _turn_each(cache, tried, choice, announce, aside)
         done_with = choice.left.union(tried)
         candidates = [owner for owner in candidates if owner not in done_with]
-    if take is not None:
-        take.confirmed()
+    if staged_claims is not None:
+        staged_claims.confirmed()
     aside.pass_over(choice.uncounted)
     if choice.missed and choice.hides and report == TurnReport():
         # Others have locked all of them: what is due after these must not wait for them.
@@ -176,7 +176,7 @@ def _turn_some(
     choice: Choice,
     limit: int,
     announce: Announcements,
-    take: Take | None,
+    staged_claims: StagedClaims | None,
     *,
     wait: str = sql.LOCK_WAIT,
 ) -> TurnReport:
@@ -189,7 +189,7 @@ def _turn_some(
         if chosen:
             ahead = _run_ahead(chosen, batch, announce)
             plans, report = transaction.own(
-                lambda connection: _turn(connection, chosen, batch, limit, announce, take, wait, ahead),
+                lambda connection: _turn(connection, chosen, batch, limit, announce, staged_claims, wait, ahead),
                 patience=Patience.ONCE,
                 waits=Waits.LATER,
             )
@@ -247,7 +247,7 @@ def _turn(
     batch: Batch,
     limit: int,
     announce: Announcements,
-    take: Take | None,
+    staged_claims: StagedClaims | None,
     wait: str,
     ahead: Ahead | None,
 ) -> tuple[list[Plan], TurnReport]:
@@ -276,9 +276,9 @@ def _turn(
             deferred += 1
     offered = keeping.offer(connection, [locked[owner] for owner in waiting], turnable.at)
     waiting = [owner for owner in waiting if owner not in offered]
-    taken = _write(connection, plans, ended=ended, waiting=waiting, take=take)
-    if take is not None and taken:
-        take.about_to_commit()
+    claimed = _write(connection, plans, ended=ended, waiting=waiting, staged_claims=staged_claims)
+    if staged_claims is not None and claimed:
+        staged_claims.about_to_commit()
     return plans, TurnReport(
         workflows=len(plans),
         messages=sum(len(plan.consumed) for plan in plans),
@@ -286,7 +286,7 @@ def _turn(
         closed=sum(plan.closing is not None for plan in plans),
         deferred=deferred + len(offered),
         parked=len(ended) + len(waiting),
-        taken=tuple(taken),
+        claimed=tuple(claimed),
     )
 
 
@@ -296,20 +296,20 @@ def _write(
     *,
     ended: list[uuid.UUID],
     waiting: list[uuid.UUID],
-    take: Take | None,
+    staged_claims: StagedClaims | None,
 ) -> list[Claim]:
     """Everything that one batch of turns changes, in a constant number of statements. Returns what was claimed."""
     for departure in [departure for plan in plans for departure in plan.said]:
         send(departure)
-    taken: list[Claim] = []
-    if take is None:
+    claimed: list[Claim] = []
+    if staged_claims is None:
         staging.stage(connection, [row for plan in plans for row in plan.rows])
     else:
-        taken = take.stage(connection, plans)
+        claimed = staged_claims.stage(connection, plans)
     _cancel(connection, [plan for plan in plans if plan.cancelled])
     closed = [plan.workflow.id for plan in plans if plan.closing is not None]
     closing.settle(connection, closed)
-    unread = closing.take_messages(connection, closed, read=[id for plan in plans for id in plan.consumed])
+    unread = closing.consume_messages(connection, closed, read=[id for plan in plans for id in plan.consumed])
     events = []
     for plan in plans:
         events += [(plan.workflow.id, event) for event in plan.events]
@@ -330,7 +330,7 @@ def _write(
     messages.put_off(connection, {id: until for plan in plans for id, until in plan.later.items()})
     for owner, kind in messages.keep_late(connection, ended):
         logger.warning("message.came_after_the_end", workflow=str(owner), kind=kind)
-    return taken
+    return claimed
 
 
 def _cancel(connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> None:

@@ -1,4 +1,4 @@
-"""Recovers deliveries whose worker died. Part of every worker's loop; needs no row of the queue that it repairs.
+"""Recovers deliveries whose worker died. Part of every worker's loop; needs no row of the queue it repairs.
 
 For each work item whose lease has expired, and each claimed row without an item, takes the workflow's lock and reads
 its status: rows of an ended workflow are settled; others go back to pending with the delivery back-off, or become dead
@@ -52,7 +52,7 @@ def reconcile() -> ReconcileReport:
         after = 0
         while page := _page(source, after):
             after = page[-1][0]
-            counts += _take_up_isolating(page, errors, counts["rearmed"])
+            counts += _recover_isolating(page, errors, counts["rearmed"])
     return ReconcileReport(
         settled=counts["settled"],
         rearmed=counts["rearmed"],
@@ -66,7 +66,7 @@ def _page(source: Page, after: int) -> list[tuple[int, uuid.UUID]]:
     return transaction.reading(lambda connection: source(connection, after=after, limit=_PAGE))
 
 
-def _take_up_isolating(
+def _recover_isolating(
     page: Sequence[tuple[int, uuid.UUID]],
     errors: dict[uuid.UUID, str],
     before: int,
@@ -76,7 +76,7 @@ def _take_up_isolating(
     tried once: there is another round.
     """
     try:
-        return transaction.own(lambda connection: _take_up(connection, page, before), patience=patience)
+        return transaction.own(lambda connection: _recover(connection, page, before), patience=patience)
     except (DjangoDatabaseError, ValueError, LookupError, TypeError) as error:
         if isinstance(error, DjangoDatabaseError) and transaction.store_is_away(error):
             raise
@@ -89,11 +89,11 @@ def _take_up_isolating(
         counts: Counter[str] = Counter()
         for owner in sorted(owners):
             mine = [entry for entry in page if entry[1] == owner]
-            counts += _take_up_isolating(mine, errors, before + counts["rearmed"], Patience.ONCE)
+            counts += _recover_isolating(mine, errors, before + counts["rearmed"], Patience.ONCE)
         return counts
 
 
-def _take_up(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUID]], before: int) -> Counter[str]:
+def _recover(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUID]], before: int) -> Counter[str]:
     """`before` is how many rows this round has already re-armed: rows that are recovered together come
     due one by one.
     """

@@ -27,7 +27,7 @@ class Room:
     max_events: int
     max_bytes: int
 
-    def takes_signals(self, events: int, size: int) -> bool:
+    def accepts_signals(self, events: int, size: int) -> bool:
         """Whether one more signal may be recorded."""
         return events < self.signal_events and size < self.signal_bytes
 

@@ -29,7 +29,7 @@ not try to close them.
 """
 
 
-class TakenFromMemory(BaseException):
+class Evicted(BaseException):
     """Thrown into suspended code to end it. Runs `finally` and `except BaseException`, as GeneratorExit would.
 
     Not GeneratorExit itself: it leaves inner coroutines half closed if they await in their `finally`.
@@ -77,7 +77,7 @@ def _close_task(loop: WorkflowLoop, task: WorkflowTask) -> None:
 def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:
     if is_exhausted(generator):
         return
-    thrown: Any = generator.athrow(TakenFromMemory())
+    thrown: Any = generator.athrow(Evicted())
     try:
         thrown.send(None)
     except BaseException:  # noqa: BLE001 - as in `_end`
@@ -89,7 +89,7 @@ def _end(code: Any, throw: Callable[[BaseException], Any]) -> None:
     """Throw until the code has ended. An `await` in a `finally` suspends it again; that is left in the same way."""
     for _ in range(_TRIES):
         try:
-            throw(TakenFromMemory())
+            throw(Evicted())
         except BaseException:  # noqa: BLE001 - its end: its return, what was thrown, or an error of the user's `finally`
             return
     _stubborn.append(code)

@@ -98,7 +98,7 @@ class Timers:
         if handle.id is not None and self._pending.pop(handle.id, None) is not None:
             self._tidy()
 
-    def take(self, timer: TimerId) -> TimerHandle | None:
+    def pop(self, timer: TimerId) -> TimerHandle | None:
         """The pending timer of this identity, which thereby stops being pending; None if there is none."""
         handle = self._pending.pop(timer, None)
         if handle is not None:

@@ -30,7 +30,7 @@ def _encoded_items(item: Converter, value: Any, depth: int) -> list[Any]:
 def _decoded_items(item: Converter, data: Any, steps: Steps, wanted: str) -> list[Any]:
     if type(data) is not list:
         raise misfit(data, wanted)
-    steps.take(len(data))
+    steps.spend(len(data))
     decode = item.decode
     items: list[Any] = []
     try:
@@ -107,7 +107,7 @@ def of_places(places: list[Converter], label: str) -> Converter:
     def decode(data: Any, steps: Steps) -> Any:
         if type(data) is not list or len(data) != len(places):
             raise misfit(data, f"a list of {len(places)}")
-        steps.take(len(data))
+        steps.spend(len(data))
         items: list[Any] = []
         try:
             for place, element in zip(places, data, strict=True):
@@ -148,7 +148,7 @@ def of_mapping(key: Converter, item: Converter, label: str) -> Converter:
 
 
 def _decoded_pairs(key: Converter, item: Converter, data: dict[str, Any], steps: Steps) -> dict[Any, Any]:
-    steps.take(len(data))
+    steps.spend(len(data))
     # The hashes of texts are a secret of the process.
     crowds = None if key is SCALARS[str] or len(data) <= CROWD else Crowds(steps)
     pairs: dict[Any, Any] = {}

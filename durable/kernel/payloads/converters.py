@@ -228,7 +228,7 @@ def _read_untagged(candidates: list[Converter], data: Any, steps: Steps, name: s
             unreadable(error)
             if steps.are_spent:
                 raise
-            steps.take(TRIED_IN_VAIN)
+            steps.spend(TRIED_IN_VAIN)
     raise misfit(data, f"one of {name}")
 
 
@@ -244,7 +244,7 @@ def _candidates(members: list[Converter], data: Any, steps: Steps) -> list[Conve
         if not member.may_read(data):
             continue
         fields = member.fields() if type(data) is dict and member.fields is not None else []
-        steps.take(len(fields))
+        steps.spend(len(fields))
         if any(needed and name not in data for name, _, needed in fields):
             continue
         there = [item.may_read(data[name]) for name, item, _ in fields if name in data]
@@ -265,13 +265,13 @@ def _of_members(encode: Any, decode: Any, members: list[Converter], shapes: froz
 
 def _encode_one_of(members: list[Converter], value: Any, depth: int, name: str) -> tuple[Converter, Any]:
     kind = type(value)
-    takers = [member for member in members if kind in member.types]
-    if not takers and is_lazy(value):
+    readers = [member for member in members if kind in member.types]
+    if not readers and is_lazy(value):
         return _encode_one_of(members, worked_out(value), depth, name)
-    takers = takers or [member for member in members if isinstance(value, member.loose)]
-    takers = takers or [member for member in members if ANY_SHAPE in member.shapes]
+    readers = readers or [member for member in members if isinstance(value, member.loose)]
+    readers = readers or [member for member in members if ANY_SHAPE in member.shapes]
     refused: Refusal | None = None
-    for member in takers:
+    for member in readers:
         try:
             return member, member.encode(value, depth)
         except Refusal as refusal:

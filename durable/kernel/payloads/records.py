@@ -131,7 +131,7 @@ def _reader(kind: Any, plan: _Plan, build: Callable[..., Any]) -> Callable[[Any,
             raise misfit(data, f"the object of {a(kind.__name__)}")
         read: dict[str, Any] = {}
         fields = plan.fields()
-        steps.take(len(fields))
+        steps.spend(len(fields))
         for name, item, needed in fields:
             if name in data:
                 try:

@@ -33,7 +33,7 @@ class Steps:
         """Whether the budget is exceeded: then no other way of reading the data may be tried."""
         return self._left < 0
 
-    def take(self, count: int) -> None:
+    def spend(self, count: int) -> None:
         """Count the next steps. Raises `Refusal` when they are more than allowed."""
         self._left -= count
         if self._left < 0:
@@ -102,7 +102,7 @@ class Crowds:
         mark = hash(key)
         crowd = self._crowds.get(mark, 0)
         if crowd > CROWD:
-            self._steps.take(crowd)
+            self._steps.spend(crowd)
         return mark
 
     def grow(self, mark: int) -> None:

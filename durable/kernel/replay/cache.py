@@ -98,12 +98,12 @@ class Cache:
         newcomers = []
         for execution, used_at in turned:
             if execution.workflow_id in self._kept:
-                self._take_former(execution)
+                self._pop_former(execution)
                 self._insert(self._kept, execution, at)
             else:
                 newcomers.append((execution, used_at))
         for execution, used_at in newcomers:
-            former = self._take_former(execution)
+            former = self._pop_former(execution)
             idle = at - (used_at if former is None else former.used_at)
             weight = execution.weight
             fits = self._has_room(weight) or self._give_way(weight, at, idle)
@@ -112,7 +112,7 @@ class Cache:
 
     def drop(self, workflow_id: uuid.UUID) -> None:
         """Close and forget the execution of a workflow, if it is here."""
-        place = self._take(workflow_id)
+        place = self._pop(workflow_id)
         if place is not None:
             place.execution.close()
 
@@ -159,14 +159,14 @@ class Cache:
         part[execution.workflow_id] = place
         self._count(place, part, 1)
 
-    def _take_former(self, execution: Execution) -> _Place | None:
+    def _pop_former(self, execution: Execution) -> _Place | None:
         """Take out what is here of the same workflow, and close it if it is another execution."""
-        former = self._take(execution.workflow_id)
+        former = self._pop(execution.workflow_id)
         if former is not None and former.execution is not execution:
             former.execution.close()
         return former
 
-    def _take(self, workflow_id: uuid.UUID) -> _Place | None:
+    def _pop(self, workflow_id: uuid.UUID) -> _Place | None:
         part = self._new if workflow_id in self._new else self._kept
         place = part.pop(workflow_id, None)
         if place is not None:

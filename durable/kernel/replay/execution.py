@@ -272,9 +272,9 @@ class Execution:
             self.mailbox.known_unreadable = unreadable(records)
             asked = self._run(event)
             self.mailbox.known_unreadable = {}
-            taken, drift = match(asked, records, after=event.seq)
+            matched, drift = match(asked, records, after=event.seq)
             self.drift += drift
-            for command, record in zip(asked, taken, strict=True):
+            for command, record in zip(asked, matched, strict=True):
                 if type(command) is ActivityFuture:
                     self.calls.number(command, record.ordinal or 0)
         elif _is_from_outside(event):

@@ -125,7 +125,7 @@ def _fail(execution: Execution, event: Event) -> int:
 
 def _fire(execution: Execution, event: Event) -> int:
     seq, place = event.data["timer"]
-    handle = execution.loop.timers.take((seq, place))
+    handle = execution.loop.timers.pop((seq, place))
     if handle is None:
         raise NonDeterminism(
             position=event.seq,

@@ -45,7 +45,7 @@ def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tu
     if wanted == recorded:
         return list(records), 0
     free: dict[int, None] = dict.fromkeys(range(len(records)))
-    taken: list[Event] = []
+    matched: list[Event] = []
     missed: list[Asked] = []
     drift = 0
     for command, key in zip(asked, wanted, strict=True):
@@ -55,10 +55,10 @@ def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tu
             continue
         drift += at != next(iter(free))
         del free[at]
-        taken.append(records[at])
+        matched.append(records[at])
     if missed or free:
         _differ(missed, [records[index] for index in free], after=after + 1 + len(records))
-    return taken, drift
+    return matched, drift
 
 
 def _differ(missed: list[Asked], left: list[Event], *, after: int) -> None:

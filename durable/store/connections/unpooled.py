@@ -60,13 +60,13 @@ def kept_out(alias: str) -> Iterator[None]:
         del connections[alias]  # the next one is Django's, with the pool
 
 
-def take_pools() -> list[Any]:
+def detach_pools() -> list[Any]:
     """Returns the pools that this process has opened, and lets Django forget them: it makes new ones when asked."""
-    taken = pools()
-    for alias in taken:
+    detached = pools()
+    for alias in detached:
         opened: dict[str, Any] = getattr(connections[alias], "_connection_pools", {})
         opened.pop(alias, None)
-    return list(taken.values())
+    return list(detached.values())
 
 
 def pools() -> dict[str, Any]:

@@ -73,7 +73,7 @@ def _due(
     return statement, [value for queue in queues for value in (*params, queue)]
 
 
-def take(
+def make(
     connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[Claim]:
     """Turn (locked) due rows into deliveries: counted, and each with its work item. One statement on PostgreSQL, two
@@ -82,14 +82,14 @@ def take(
     The token is fresh for this call; together with the row it names one delivery and no other.
     """
     if sql.is_postgresql(connection):
-        rows = _take_postgresql(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
+        rows = _make_postgresql(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
     else:
-        rows = _take_sqlite(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
+        rows = _make_sqlite(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
     claims = {claim.row_id: claim for claim in _readable(rows, token, worker)}
     return [claims[row_id] for row_id in row_ids if row_id in claims]
 
 
-def _take_postgresql(
+def _make_postgresql(
     connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[tuple[Any, ...]]:
     now, now_params = clock.now_sql(connection)
@@ -97,7 +97,7 @@ def _take_postgresql(
     return sql.fetch(
         connection,
         f"""
-        WITH taken AS (
+        WITH claimed AS (
             UPDATE durable_outboxrow SET status = 'claimed', claimed_at = {now}, deliveries = deliveries + 1
             WHERE id = ANY(%s) AND status = 'pending' AND NOT paused
             RETURNING *
@@ -106,17 +106,17 @@ def _take_postgresql(
                 attempt_budget, delivery_failures, delivery_budget, single)
             SELECT t.id, t.workflow_id, %s, {until}, %s, t.attempts, t.attempt_budget, t.delivery_failures,
                 t.delivery_budget, w.single
-            FROM taken t JOIN durable_workflow w ON w.id = t.workflow_id
+            FROM claimed t JOIN durable_workflow w ON w.id = t.workflow_id
             RETURNING outbox_row_id, single
         )
         SELECT {_RETURNING} {sql.moment(connection, "created_at")}, single
-        FROM taken JOIN items ON outbox_row_id = id
+        FROM claimed JOIN items ON outbox_row_id = id
         """,
         [*now_params, row_ids, token, *until_params, worker],
     )
 
 
-def _take_sqlite(
+def _make_sqlite(
     connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[tuple[Any, ...]]:
     now, now_params = clock.now_sql(connection)
@@ -144,7 +144,7 @@ def _take_sqlite(
     return [(*row, single[row[0]]) for row in rows if row[0] in single]
 
 
-def taken_under(connection: BaseDatabaseWrapper, token: uuid.UUID, worker: str) -> list[Claim]:
+def made_under(connection: BaseDatabaseWrapper, token: uuid.UUID, worker: str) -> list[Claim]:
     """The deliveries that a former try has made under this token without learning that it committed."""
     rows = sql.fetch(
         connection,

@@ -71,21 +71,21 @@ def stage(connection: BaseDatabaseWrapper, new: Sequence[NewRow]) -> None:
         sql.execute(connection, statement, [*params, *params, *_STAGED.params(connection, _rows(new))])
 
 
-def stage_taken(
+def stage_claimed(
     connection: BaseDatabaseWrapper, new: Sequence[NewRow], *, token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[Claim]:
     """Insert rows that are deliveries of this worker from the beginning: counted, each with its work item. One
-    statement on PostgreSQL, two on SQLite. Answers as `claims.take` does, in the order given.
+    statement on PostgreSQL, two on SQLite. Answers as `claims.make` does, in the order given.
     """
     if not new:
         return []
-    insert = _taken_postgresql if sql.is_postgresql(connection) else _taken_sqlite
+    insert = _claimed_postgresql if sql.is_postgresql(connection) else _claimed_sqlite
     rows = insert(connection, new, token, worker, lease_for)
     inserted = {(sql.as_uuid(owner), run, ordinal): (row_id, at) for row_id, owner, run, ordinal, at in rows}
     return [_claim(row, *inserted[row.workflow_id, row.run, row.ordinal], token, worker) for row in new]
 
 
-def _taken_postgresql(
+def _claimed_postgresql(
     connection: BaseDatabaseWrapper, new: Sequence[NewRow], token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[tuple[Any, ...]]:
     now, params = clock.now_sql(connection)
@@ -94,17 +94,17 @@ def _taken_postgresql(
     return sql.fetch(
         connection,
         f"""
-        WITH taken AS ({insert} RETURNING *), items AS (
+        WITH claimed AS ({insert} RETURNING *), items AS (
             INSERT INTO durable_workitem ({_ITEM_COLUMNS})
-            SELECT id, workflow_id, %s, {until}, %s, 0, attempt_budget, 0, delivery_budget, false FROM taken
+            SELECT id, workflow_id, %s, {until}, %s, 0, attempt_budget, 0, delivery_budget, false FROM claimed
         )
-        SELECT id, workflow_id, run, ordinal, {sql.moment(connection, "created_at")} FROM taken
+        SELECT id, workflow_id, run, ordinal, {sql.moment(connection, "created_at")} FROM claimed
         """,
         [*params, *params, *params, *_STAGED.params(connection, _rows(new)), token, *until_params, worker],
     )
 
 
-def _taken_sqlite(
+def _claimed_sqlite(
     connection: BaseDatabaseWrapper, new: Sequence[NewRow], token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[tuple[Any, ...]]:
     now, params = clock.now_sql(connection)

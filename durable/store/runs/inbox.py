@@ -118,7 +118,7 @@ def read(connection: BaseDatabaseWrapper, selection: Selection) -> dict[uuid.UUI
     """
     ids = [head.id for head in selection.chosen if head.payload is None]
     payloads: dict[int, str] = {}
-    taken: set[uuid.UUID] = set()
+    gone: set[uuid.UUID] = set()
     if ids:
         condition, params = sql.among(connection, "id", ids)
         payloads = dict(sql.fetch(connection, f"SELECT id, payload FROM durable_message WHERE {condition}", params))
@@ -126,7 +126,7 @@ def read(connection: BaseDatabaseWrapper, selection: Selection) -> dict[uuid.UUI
         inbox = selection.inboxes[head.owner]
         payload = payloads.get(head.id) if head.payload is None else head.payload
         if payload is None:
-            taken.add(head.owner)
+            gone.add(head.owner)
             continue
         try:
             inbox.messages.append(
@@ -143,7 +143,7 @@ def read(connection: BaseDatabaseWrapper, selection: Selection) -> dict[uuid.UUI
             )
         except ValueError as error:
             inbox.problem = inbox.problem or f"message {head.id} can not be read: {error}"
-    return selection.inboxes | {owner: Inbox(more=True) for owner in taken}
+    return selection.inboxes | {owner: Inbox(more=True) for owner in gone}
 
 
 def unchanged(connection: BaseDatabaseWrapper, messages: Iterable[DueMessage]) -> set[int]:

@@ -211,7 +211,7 @@ _NAME_HEAD = 6 * MAX_SIGNAL_NAME_LENGTH + 20
 _REASON_HEAD = 6 * MAX_REASON_LENGTH + 4_000
 
 
-def take(
+def consume(
     connection: BaseDatabaseWrapper, *, read: Sequence[int], closing: Sequence[uuid.UUID]
 ) -> list[tuple[uuid.UUID, str, str]]:
     """Remove the messages that were read. Of closing (locked) workflows, park for good what callers have said and
@@ -231,9 +231,9 @@ def take(
         list(of_owned),
     )
     if read:
-        taken, of_taken = sql.among(connection, "id", sorted(read))
-        removing, params = f"{removing} OR {taken}", [*params, *of_taken]
-        keeping, of_keeping = f"{keeping} AND NOT {taken}", [*of_keeping, *of_taken]
+        is_read, read_params = sql.among(connection, "id", sorted(read))
+        removing, params = f"{removing} OR {is_read}", [*params, *read_params]
+        keeping, of_keeping = f"{keeping} AND NOT {is_read}", [*of_keeping, *read_params]
     head = f"substr(payload, 1, CASE WHEN kind = 'signal' THEN {_NAME_HEAD} ELSE {_REASON_HEAD} END)"
     keeping = f"{keeping} RETURNING visible_at, id, workflow_id, kind, {head}"
     if sql.is_postgresql(connection):

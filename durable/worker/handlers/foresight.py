@@ -24,7 +24,7 @@ class Foresight:
         self._expected: float | None = None
         self._lock = threading.Lock()
 
-    def took(self, seconds: float) -> None:
+    def ended_after(self, seconds: float) -> None:
         """A handler has run for so long."""
         with self._lock:
             if self._expected is None or seconds > HORIZON:

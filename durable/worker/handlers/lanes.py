@@ -143,7 +143,7 @@ class Lanes:
         self._closed = False
 
     @contextmanager
-    def taken(self) -> Iterator[Lane]:
+    def borrowed(self) -> Iterator[Lane]:
         """A lane for one handler: code in this context, and in copies of it, makes its database calls there.
 
         Only until the handler ends: calls of a task that it has left running must not get into the next one's session.

@@ -111,7 +111,7 @@ class HandlerPool:
     def _run(self) -> None:
         lane = _Lane()
         try:
-            while not lane.left and (delivery := self._take()) is not None:
+            while not lane.left and (delivery := self._next()) is not None:
                 with self._lock:
                     self._queued -= 1
                 following: Delivery | None = delivery
@@ -134,7 +134,7 @@ class HandlerPool:
             with self._lock:
                 del self._running[delivery]
 
-    def _take(self) -> Delivery | None:
+    def _next(self) -> Delivery | None:
         with self._lock:
             self._waiting += 1
         try:

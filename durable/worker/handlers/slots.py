@@ -90,7 +90,7 @@ class Handlers:
             self._waiting.append(delivery)
         self._fill()
 
-    def take_back(self) -> list[Delivery]:
+    def withdraw(self) -> list[Delivery]:
         """The deliveries that have not begun. None of them will."""
         with self._lock:
             waiting = list(self._waiting)
@@ -138,7 +138,7 @@ class Handlers:
 
     def _run(self, delivery: Delivery) -> None:
         began = time.monotonic()
-        with self._lanes.taken() as lane:
+        with self._lanes.borrowed() as lane:
             try:
                 hygiene.refresh()
                 isolation.watch()
@@ -156,12 +156,12 @@ class Handlers:
             finally:
                 isolation.leave()
                 self._lanes.give_back(lane)
-                self._foresight.took(time.monotonic() - began)
+                self._foresight.ended_after(time.monotonic() - began)
                 self._free(delivery)
 
     async def _run_async(self, delivery: Delivery) -> None:
         began = time.monotonic()
-        with self._lanes.taken() as lane:
+        with self._lanes.borrowed() as lane:
             try:
                 call = self._ready(delivery)
                 if call is None:
@@ -177,7 +177,7 @@ class Handlers:
                 self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))
             finally:
                 self._lanes.give_back(lane)
-                self._foresight.took(time.monotonic() - began)
+                self._foresight.ended_after(time.monotonic() - began)
                 self._free(delivery)
                 self._fill()
 

@@ -56,7 +56,7 @@ class Acks:
     """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, however it ends.
 
     An outcome that is still locked after all tries is set aside (`set_aside` is called for it) and continues once the
-    lock is gone (`taken_up`). `run` is the thread's body; it ends when `finish` was called and only locked outcomes are
+    lock is gone (`counted_again`). `run` is the thread's body; it ends when `finish` was called and only locked outcomes are
     pending.
     """
 
@@ -66,12 +66,12 @@ class Acks:
         ended: Callable[[Delivery, Outcome], None],
         timing: Timing | None = None,
         set_aside: Callable[[Delivery], None] = _nothing,
-        taken_up: Callable[[Delivery], None] = _nothing,
+        counted_again: Callable[[Delivery], None] = _nothing,
     ) -> None:
         self.pulse = Pulse("ack")
         self._ended = ended
         self._set_aside = set_aside
-        self._taken_up = taken_up
+        self._counted_again = counted_again
         self._aside = Aside()
         self._left = 0
         self._timing = timing or HostTiming()
@@ -166,10 +166,10 @@ class Acks:
                 # They alternate when both are due: neither a stream of new work, nor a lock that each single item
                 # runs into, keeps the others from their time.
                 if look == 0:
-                    batch = self._aside.take()
+                    batch = self._aside.pop_all()
                     self._looking = len(batch)
                 elif self._fresh and not (wait == 0 and self._fresh_had_its_turn):
-                    batch = self._take_fresh()
+                    batch = self._fresh_batch()
                     self._fresh_had_its_turn = True
                 elif wait == 0:
                     batch = [heapq.heappop(self._again)[2]]
@@ -182,7 +182,7 @@ class Acks:
                 self._busy = len(batch)
                 return batch
 
-    def _take_fresh(self) -> list[Pending]:
+    def _fresh_batch(self) -> list[Pending]:
         """A batch of endings, or one of the outcomes that have a verb of their own."""
         batch = [self._fresh.popleft()]
         if isinstance(batch[0].outcome, Ending):
@@ -344,7 +344,7 @@ class Acks:
                 log.info("acknowledgement_goes_on", waited=waited, **of_claim(claim))
                 item.tries, item.locked_since = 0, None
                 self._later(item, now)
-                self._taken_up(item.delivery)
+                self._counted_again(item.delivery)
                 continue
             match self._aside.patience(item, now):
                 case Patience.GOES_ON:

@@ -73,7 +73,7 @@ class Aside:
         """Microseconds until the next look is due; None when nothing waits."""
         return max(0, self._next_look - now) if self._waiting else None
 
-    def take(self) -> list[Pending]:
+    def pop_all(self) -> list[Pending]:
         """All that wait, to be looked at now."""
         waiting, self._waiting = self._waiting, []
         return waiting

@@ -15,7 +15,7 @@ from django.db import Error as DatabaseFault
 from durable.flow.delivery import claim as claiming
 from durable.flow.delivery import release as releasing
 from durable.flow.turns.room import Room
-from durable.flow.turns.taking import Take
+from durable.flow.turns.staged_claims import StagedClaims
 from durable.logs import words
 from durable.outcomes import Claim, GiveBack
 from durable.worker.handlers.delivery import Delivery
@@ -126,9 +126,9 @@ class Claims:
         """
         return self._claiming or self._for_turns.reserved > 0 or self._in_doubt is not None
 
-    def taking(self) -> Take:
+    def staged_claims(self) -> StagedClaims:
         """Lets turns claim what they stage; call `receive` after each turn."""
-        return Take(worker=self._worker, queues=self._queues, lease_for=self._lease_for, room=self._for_turns)
+        return StagedClaims(worker=self._worker, queues=self._queues, lease_for=self._lease_for, room=self._for_turns)
 
     def offer(self) -> None:
         """Say how much room there is now, for a turn that is about to begin. On the turn thread."""
@@ -220,7 +220,7 @@ class Claims:
             return self._wait_for_slots(now)
         claimed = self._hold(partial(self._claim, room))
         if claimed < room:
-            self._let_turns_take()
+            self._let_turns_claim()
         was_hungry, self._hungry = self._hungry, claimed < room
         if self._hungry and not was_hungry:
             self._tell_hungry()
@@ -233,7 +233,7 @@ class Claims:
             return 0.0
         return self._pace.idle()
 
-    def _let_turns_take(self) -> None:
+    def _let_turns_claim(self) -> None:
         """A claim has left nothing due. Turns may take what one of them stages: only once after each such claim, so
         that what others stage waits no longer than it would otherwise; and never while suspects wait to be alone here.
         """
@@ -252,7 +252,7 @@ class Claims:
 
     def _give_back(self) -> None:
         """Releases the deliveries that have not begun. If that cannot be written, they keep waiting for their slots."""
-        waiting = self._handlers.take_back()
+        waiting = self._handlers.withdraw()
         if not waiting:
             return
         log.info("claimed_ahead_given_back", count=len(waiting), worker=self._worker)
@@ -334,7 +334,7 @@ class Claims:
         """Holds and runs what the last claim has claimed, if it failed with unknown outcome."""
         if self._in_doubt is None:
             return
-        committed = claiming.taken(self._in_doubt, worker=self._worker)
+        committed = claiming.made_under(self._in_doubt, worker=self._worker)
         self._in_doubt = None
         self._dispatch(committed)
 

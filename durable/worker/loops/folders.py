@@ -26,7 +26,7 @@ FOR_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _told: set[Path] = set()
 
 
-class Taken(OSError):
+class Unusable(OSError):
     """There is something at this path that is not a folder of this user alone."""
 
 
@@ -50,12 +50,12 @@ def make(place: Path) -> Path:
         usual.mkdir(mode=0o700)
     try:
         check(usual)
-    except Taken as taken:
+    except Unusable as unusable:
         others = [folder for folder in existing(place) if folder != usual]
         instead = others[0] if others else Path(tempfile.mkdtemp(prefix=f"{_name()}-", dir=place))
         if usual not in _told:
             _told.add(usual)
-            log.warning("folder_for_notes_taken", folder=str(usual), why=str(taken), instead=str(instead))
+            log.warning("folder_for_notes_taken", folder=str(usual), why=str(unusable), instead=str(instead))
         return instead
     return usual
 
@@ -72,16 +72,16 @@ def existing(place: Path) -> Iterator[Path]:
 
 
 def check(folder: Path) -> None:
-    """Raise `Taken` unless this is a folder, not a link to one, that belongs to this user alone; `OSError` if it is not
-    there.
+    """Raise `Unusable` unless this is a folder, not a link to one, that belongs to this user alone; `OSError` if it is
+    not there.
     """
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        raise Taken(f"{folder} is not a folder")
+        raise Unusable(f"{folder} is not a folder")
     if status.st_uid != os.geteuid():
-        raise Taken(f"{folder} belongs to the user {status.st_uid}")
+        raise Unusable(f"{folder} belongs to the user {status.st_uid}")
     if status.st_mode & FOR_OTHERS:
-        raise Taken(f"{folder} is open to others, by its mode {stat.S_IMODE(status.st_mode):o}")
+        raise Unusable(f"{folder} is open to others, by its mode {stat.S_IMODE(status.st_mode):o}")
 
 
 def _name() -> str:

@@ -53,7 +53,7 @@ class Leases:
                 self._aside.add(delivery)
         self._idle.ring()
 
-    def take_up(self, delivery: Delivery) -> None:
+    def count_again(self, delivery: Delivery) -> None:
         """It is in flight again."""
         with self._lock:
             self._aside.discard(delivery)

@@ -49,7 +49,7 @@ class Turns:
         self._note_due = 0.0
         self._staged = staged
         self._claims = claims
-        self._take = claims.taking()
+        self._staged_claims = claims.staged_claims()
         self._pace = pace
         self._ready = ready
         self._closed = closed
@@ -77,7 +77,7 @@ class Turns:
         if time.monotonic() >= self._note_due:
             self._see_to_the_note()
             self._note_due = time.monotonic() + NOTE_AGAIN
-        taken: Sequence[Claim] = ()
+        claimed: Sequence[Claim] = ()
         self._claims.offer()
         try:
             report = turn.turn(
@@ -85,22 +85,22 @@ class Turns:
                 queues=self._queues,
                 limit=BATCH,
                 note=self._noted,
-                take=self._take,
+                staged_claims=self._staged_claims,
                 company=self._company(),
                 idle=self._claims.idle,
                 hints=self.hints,
                 aside=self._aside,
                 reads=self._reads,
             )
-            taken = report.taken
+            claimed = report.claimed
         finally:
             # Deliveries that may have been claimed keep their room until the next step knows: no suspect starts beside
             # them, and no burst ends without them.
-            if not self._take.in_doubt and self._claims.receive(taken):
+            if not self._staged_claims.in_doubt and self._claims.receive(claimed):
                 self._staged()
         if report.closed:
             self._closed(report.closed)
-        if report.staged != len(taken):  # or it is not known: then it returns only what an earlier step has claimed
+        if report.staged != len(claimed):  # or it is not known: then it returns only what an earlier step has claimed
             self._staged()
         if report.left or report.held:
             return min(LEFT_FOR, self._pace.idle())
@@ -110,9 +110,9 @@ class Turns:
         """Evicts every workflow and removes the note. On the turn thread, at its end."""
         committed: Sequence[Claim] = ()
         try:
-            committed = turn.taken(self._take)
+            committed = turn.claimed_in_doubt(self._staged_claims)
         except DatabaseFault:
-            self._claims.lose_sight(self._take.token)
+            self._claims.lose_sight(self._staged_claims.token)
         self._claims.receive(committed)
         self._cache.drop_all()
         if self._note is not None:

@@ -31,7 +31,7 @@ def let_go() -> None:
     Connections of other threads cannot be closed from here.
     """
     hygiene.drop()
-    for pool in unpooled.take_pools():
+    for pool in unpooled.detach_pools():
         pool.close()
 
 
@@ -52,7 +52,7 @@ def forget() -> None:
     Pools that another thread has opened since `let_go` are kept, unused: ending one needs its threads, and closing its
     connections would end the parent's sessions.
     """
-    _inherited.extend(unpooled.take_pools())
+    _inherited.extend(unpooled.detach_pools())
     # If the project has used async code before, its thread is the parent's: work that the child gives it would never
     # run.
     SyncToAsync.single_thread_executor = ThreadPoolExecutor(max_workers=1)

@@ -76,9 +76,9 @@ class HealthSocket:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind((host, port))
-        except OSError as taken:
+        except OSError as in_use:
             self._socket.close()
-            raise ConfigurationError(f"--health cannot listen on {host}:{port}: {taken.strerror}.") from taken
+            raise ConfigurationError(f"--health cannot listen on {host}:{port}: {in_use.strerror}.") from in_use
         self._socket.listen(2 * MOST_CALLERS)
         self._socket.setblocking(False)
         self._now = now
@@ -106,7 +106,7 @@ class HealthSocket:
         Without a free descriptor the answer is red, and says so.
         """
         asked = self._hear()
-        self._take()
+        self._accept()
         asked += self._hear()
         if asked:
             reasons = _seen(look)
@@ -131,7 +131,7 @@ class HealthSocket:
 
     # --- taking callers ---
 
-    def _take(self) -> None:
+    def _accept(self) -> None:
         if self._now() < self._deaf_until:
             return
         lacking = ""

@@ -17,7 +17,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-TAKEN_EVEN_IF_IGNORED = (signal.SIGTERM, signal.SIGINT)
+CAUGHT_EVEN_IF_IGNORED = (signal.SIGTERM, signal.SIGINT)
 """Shells ignore SIGINT for background jobs, and some entry points ignore SIGTERM; a worker still stops cleanly. SIGHUP
 and SIGQUIT stay ignored if the parent has ignored them, as `nohup` does.
 """
@@ -81,7 +81,7 @@ class StopSignals:
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
             for number in TO_STOP:
-                if number in TAKEN_EVEN_IF_IGNORED or signal.getsignal(number) is not signal.SIG_IGN:
+                if number in CAUGHT_EVEN_IF_IGNORED or signal.getsignal(number) is not signal.SIG_IGN:
                     self._set(number, self._quit if number == signal.SIGQUIT else self._received)
             for number in UNASKED_SIGNALS:
                 self._set_default(number, self._received_unasked)

@@ -42,7 +42,7 @@ def due(state: State, queues: tuple[str, ...] | None) -> set[uuid.UUID]:
 def not_yet_taken(after: State, report: TurnReport) -> State:
     """The state behind a turn, without what it has claimed by the way."""
     before = after.copy()
-    for taken in report.taken:
+    for taken in report.claimed:
         assert before.rows[taken.row_id]["deliveries"] == 1
         before.rows[taken.row_id].update(status="pending", claimed_at=None, deliveries=0)
         del before.items[taken.row_id]

@@ -15,7 +15,7 @@ from durable.store.deliveries import claims, staging
 from durable.store.deliveries.staging import NewRow
 
 
-class Take:
+class StagedClaims:
     """What a process claims of the rows that its turns stage.
 
     `room` has to be closed while rows that were due before may be waiting, or suspects are. The token is fixed for all
@@ -35,30 +35,32 @@ class Take:
         """What an earlier try with unknown commit has claimed. Does not query if there is no doubt."""
         if not self.in_doubt:
             return []
-        committed = claims.taken_under(connection, self.token, self._worker)
+        committed = claims.made_under(connection, self.token, self._worker)
         self.confirmed()
         return committed
 
     def stage(self, connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> list[Claim]:
         """Stage the rows of some (locked) workflows' turns: as deliveries while there is room, the rest as pending."""
-        taken, rest = self._divided(plans)
+        claimed, rest = self._divided(plans)
         staging.stage(connection, rest)
-        if not taken:
+        if not claimed:
             return []
-        return staging.stage_taken(connection, taken, token=self.token, worker=self._worker, lease_for=self._lease_for)
+        return staging.stage_claimed(
+            connection, claimed, token=self.token, worker=self._worker, lease_for=self._lease_for
+        )
 
     def about_to_commit(self) -> None:
         """The transaction has written everything. An error before this has rolled it back; a later one may not have."""
         self.in_doubt = True
 
     def confirmed(self) -> None:
-        """The transaction has committed, and what it took is known."""
+        """The transaction has committed, and what it claimed is known."""
         self.token = uuid.uuid4()
         self.in_doubt = False
 
     def _divided(self, plans: Sequence[Plan]) -> tuple[list[NewRow], list[NewRow]]:
-        """The rows that are taken, in claim order (higher priority first), and the others. What the same turn cancels
-        is not taken.
+        """The rows that are claimed, in claim order (higher priority first), and the others. What the same turn cancels
+        is not claimed.
         """
         wanted: list[NewRow] = []
         rest: list[NewRow] = []

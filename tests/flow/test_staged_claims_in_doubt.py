@@ -13,7 +13,7 @@ import durable
 from durable.flow.transactions import transaction as own
 from durable.flow.turns import turn
 from durable.flow.turns.room import Room
-from durable.flow.turns.taking import Take
+from durable.flow.turns.staged_claims import StagedClaims
 from durable.kernel.authoring.definitions import workflow
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import Claim, TurnReport
@@ -41,20 +41,20 @@ async def particular() -> None:
     await called.execute(1)
 
 
-def taking(room: int) -> Take:
+def claiming(room: int) -> StagedClaims:
     offered = Room()
     offered.open(room)
-    return Take(worker="driver", queues=None, lease_for=LEASE, room=offered)
+    return StagedClaims(worker="driver", queues=None, lease_for=LEASE, room=offered)
 
 
-def turned(driver: Driver, take: Take) -> TurnReport:
-    return turn.turn(cache=driver.cache, queues=None, limit=50, note=driver.noted.append, take=take)
+def turned(driver: Driver, staged_claims: StagedClaims) -> TurnReport:
+    return turn.turn(cache=driver.cache, queues=None, limit=50, note=driver.noted.append, staged_claims=staged_claims)
 
 
 def test_a_taken_claim_carries_the_options_that_the_row_carries(driver: Driver, frozen_clock: Any) -> None:
     """Field for field, and as it comes out of the database."""
     driver.start(particular)
-    (taken,) = turned(driver, taking(1)).taken
+    (taken,) = turned(driver, claiming(1)).claimed
     driver.start(particular)
     driver.turn()
     claimed = driver.claim_one()
@@ -67,22 +67,22 @@ def test_a_taken_claim_carries_the_options_that_the_row_carries(driver: Driver, 
 def test_a_priority_may_be_of_an_enumeration(driver: Driver, room: int) -> None:
     """Its number counts, not its text: that one would end every batch of turns it is in."""
     workflow_id = driver.start(particular)
-    assert turned(driver, taking(room)).staged == 1
+    assert turned(driver, claiming(room)).staged == 1
     assert row(workflow_id).priority == 7
 
 
 def test_an_error_before_the_commit_leaves_no_doubt(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """So a turn that fails again and again keeps no room from the claims."""
     driver.start(cases.fan_out, 3)
-    take = taking(10)
+    staged_claims = claiming(10)
 
     def broken(*args: Any) -> None:
         raise OperationalError("the disk is full")
 
     monkeypatch.setattr("durable.store.deliveries.together.record", broken)
     with pytest.raises(OperationalError):
-        turned(driver, take)
-    assert not take.in_doubt
+        turned(driver, staged_claims)
+    assert not staged_claims.in_doubt
 
 
 @own_connections
@@ -91,7 +91,7 @@ def test_an_error_behind_the_commit_loses_nothing_that_was_taken(
 ) -> None:
     """Whatever goes wrong before the answer is given: the next call has it, and only that one."""
     driver.start(cases.fan_out, 3)
-    take = taking(10)
+    staged_claims = claiming(10)
 
     def broken(*args: Any) -> None:
         raise RuntimeError("a fault of ours")
@@ -99,12 +99,14 @@ def test_an_error_behind_the_commit_loses_nothing_that_was_taken(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turn, "_keep", broken)
         with pytest.raises(RuntimeError):
-            turned(driver, take)
-    assert take.in_doubt
+            turned(driver, staged_claims)
+    assert staged_claims.in_doubt
     assert OutboxRow.objects.filter(status="claimed").count() == WorkItem.objects.count() == 3
-    assert {claim.row_id for claim in turned(driver, take).taken} == set(OutboxRow.objects.values_list("id", flat=True))
-    assert not take.in_doubt
-    assert turned(driver, take) == TurnReport()
+    assert {claim.row_id for claim in turned(driver, staged_claims).claimed} == set(
+        OutboxRow.objects.values_list("id", flat=True)
+    )
+    assert not staged_claims.in_doubt
+    assert turned(driver, staged_claims) == TurnReport()
 
 
 @own_connections
@@ -123,6 +125,6 @@ def test_what_was_undone_at_the_commit_is_taken_by_the_next_try(
         commit()
 
     monkeypatch.setattr(connection, "commit", undone)
-    assert len(turned(driver, taking(10)).taken) == 3
+    assert len(turned(driver, claiming(10)).claimed) == 3
     assert refused == []
     assert OutboxRow.objects.filter(status="claimed", deliveries=1).count() == WorkItem.objects.count() == 3

@@ -14,7 +14,7 @@ import durable
 from durable.flow.transactions import transaction as own
 from durable.flow.turns import turn
 from durable.flow.turns.room import Room
-from durable.flow.turns.taking import Take
+from durable.flow.turns.staged_claims import StagedClaims
 from durable.kernel.authoring.definitions import workflow
 from durable.models import Event, OutboxRow, WorkItem
 from durable.outcomes import Claim, TurnReport
@@ -53,20 +53,20 @@ async def fickle() -> None:
     await durable.sleep(3600)
 
 
-def taking(room: int, *, queues: tuple[str, ...] | None = None, lease_for: timedelta = LEASE) -> Take:
+def claiming(room: int, *, queues: tuple[str, ...] | None = None, lease_for: timedelta = LEASE) -> StagedClaims:
     offered = Room()
     offered.open(room)
-    return Take(worker="driver", queues=queues, lease_for=lease_for, room=offered)
+    return StagedClaims(worker="driver", queues=queues, lease_for=lease_for, room=offered)
 
 
-def turned(driver: Driver, take: Take) -> TurnReport:
-    return turn.turn(cache=driver.cache, queues=None, limit=50, note=driver.noted.append, take=take)
+def turned(driver: Driver, staged_claims: StagedClaims) -> TurnReport:
+    return turn.turn(cache=driver.cache, queues=None, limit=50, note=driver.noted.append, staged_claims=staged_claims)
 
 
 def test_what_is_taken_is_a_delivery_like_any_other(driver: Driver, frozen_clock: Any) -> None:
     """Counted, leased, under a token, with the same facts in the claim; the acknowledgement tells no difference."""
     workflow_id = driver.start(cases.sequence, 1)
-    (taken,) = turned(driver, taking(10)).taken
+    (taken,) = turned(driver, claiming(10)).claimed
     staged = row(workflow_id)
     assert (staged.status, staged.deliveries, staged.claimed_at) == ("claimed", 1, frozen_clock.now)
     item = WorkItem.objects.get()
@@ -83,7 +83,7 @@ def test_what_is_taken_is_a_delivery_like_any_other(driver: Driver, frozen_clock
 def test_a_taken_claim_says_what_a_claimed_one_says(driver: Driver, frozen_clock: Any) -> None:
     """Field for field, but for what names the delivery."""
     driver.start(cases.sequence, 1)
-    (taken,) = turned(driver, taking(1)).taken
+    (taken,) = turned(driver, claiming(1)).claimed
     driver.start(cases.sequence, 1)
     driver.turn()
     claimed = driver.claim_one()
@@ -95,9 +95,9 @@ def test_a_taken_claim_says_what_a_claimed_one_says(driver: Driver, frozen_clock
 def test_the_rest_is_pending(driver: Driver) -> None:
     """There is room for two of five: the others are for whoever comes first."""
     workflow_id = driver.start(cases.fan_out, 5)
-    report = turned(driver, taking(2))
-    assert (len(report.taken), report.staged) == (2, 5)
-    assert [c.ordinal for c in report.taken] == [1, 2]
+    report = turned(driver, claiming(2))
+    assert (len(report.claimed), report.staged) == (2, 5)
+    assert [c.ordinal for c in report.claimed] == [1, 2]
     assert [c.ordinal for c in driver.claim()] == [3, 4, 5]
     assert history(workflow_id)[1:] == [f"activity_scheduled {n}" for n in range(1, 6)]
 
@@ -105,40 +105,40 @@ def test_the_rest_is_pending(driver: Driver) -> None:
 def test_higher_priority_first_and_own_queues_only(driver: Driver) -> None:
     """As a claim would have done it."""
     driver.start(choosy)
-    assert [c.ordinal for c in turned(driver, taking(1, queues=("default",))).taken] == [2]
+    assert [c.ordinal for c in turned(driver, claiming(1, queues=("default",))).claimed] == [2]
     driver.start(choosy)
-    assert [c.ordinal for c in turned(driver, taking(9, queues=("mail",))).taken] == [3]
+    assert [c.ordinal for c in turned(driver, claiming(9, queues=("mail",))).claimed] == [3]
 
 
 @pytest.mark.parametrize("definition", [hasty, fickle])
 def test_what_the_same_turn_calls_off_is_not_taken(driver: Driver, definition: Any) -> None:
     """Its handler would run for nothing."""
     workflow_id = driver.start(definition)
-    report = turned(driver, taking(10))
-    assert report.taken == ()
+    report = turned(driver, claiming(10))
+    assert report.claimed == ()
     assert WorkItem.objects.count() == 0
     assert [r.status for r in OutboxRow.objects.filter(workflow_id=workflow_id)] in ([], ["cancelled"])
 
 
 def test_room_is_reserved_only_when_there_is_something_to_take(driver: Driver) -> None:
-    take = taking(1)
+    staged_claims = claiming(1)
     driver.start(cases.nothing)
     driver.start(cases.sleeper, 60)
-    assert turned(driver, take).workflows == 2
-    assert turned(driver, take) == TurnReport()
-    assert take.room.reserved == 0
+    assert turned(driver, staged_claims).workflows == 2
+    assert turned(driver, staged_claims) == TurnReport()
+    assert staged_claims.room.reserved == 0
     driver.start(cases.sequence, 1)
-    assert len(turned(driver, take).taken) == 1
-    assert take.room.reserved == 1
+    assert len(turned(driver, staged_claims).claimed) == 1
+    assert staged_claims.room.reserved == 1
 
 
 def test_room_that_is_withdrawn_while_the_code_runs_is_not_taken(driver: Driver) -> None:
     """Suspects have come meanwhile, or what is due again: the number is looked at when the rows are staged."""
-    take = taking(1)
-    withdraw: Any = lambda _: take.room.close()  # noqa: E731
+    staged_claims = claiming(1)
+    withdraw: Any = lambda _: staged_claims.room.close()  # noqa: E731
     driver.start(cases.sequence, 1)
-    report = turn.turn(cache=driver.cache, queues=None, limit=50, note=withdraw, take=take)
-    assert (report.staged, report.taken) == (1, ())
+    report = turn.turn(cache=driver.cache, queues=None, limit=50, note=withdraw, staged_claims=staged_claims)
+    assert (report.staged, report.claimed) == (1, ())
     assert OutboxRow.objects.get().status == "pending"
 
 
@@ -157,7 +157,7 @@ def test_a_turn_that_committed_without_saying_so_finds_what_it_took(
             raise OperationalError(f"{lost.pop()} went away")
 
     monkeypatch.setattr(connection, "commit", committed_and_lost)
-    taken = turned(driver, taking(10)).taken
+    taken = turned(driver, claiming(10)).claimed
     assert lost == []
     assert {c.token for c in taken} == set(WorkItem.objects.values_list("lock_token", flat=True))
     assert len(taken) == OutboxRow.objects.filter(status="claimed", deliveries=1).count() == 3
@@ -169,7 +169,7 @@ def test_a_turn_whose_every_try_was_lost_is_found_by_the_next(driver: Driver, mo
     """The store goes away with the commit, for longer than the tries last."""
     driver.start(cases.fan_out, 3)
     monkeypatch.setattr(own, "_FIRST_WAIT", 0)
-    take = taking(10)
+    staged_claims = claiming(10)
     commit = connection.commit
 
     def committed_and_lost() -> None:
@@ -183,15 +183,15 @@ def test_a_turn_whose_every_try_was_lost_is_found_by_the_next(driver: Driver, mo
     with pytest.MonkeyPatch.context() as away:
         away.setattr(connection, "commit", committed_and_lost)
         with pytest.raises(OperationalError):
-            turned(driver, take)
-    assert len(turned(driver, take).taken) == 3
-    assert turned(driver, take).taken == ()
+            turned(driver, staged_claims)
+    assert len(turned(driver, staged_claims).claimed) == 3
+    assert turned(driver, staged_claims).claimed == ()
 
 
 def test_a_turn_that_was_undone_has_taken_nothing(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows, items and events went together; the next turn takes them under another name or its own."""
     workflow_id = driver.start(cases.sequence, 1)
-    take = taking(1)
+    staged_claims = claiming(1)
 
     def broken(*args: Any) -> None:
         raise OperationalError("the disk is full")
@@ -199,9 +199,9 @@ def test_a_turn_that_was_undone_has_taken_nothing(driver: Driver, monkeypatch: p
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("durable.store.deliveries.together.record", broken)
         with pytest.raises(OperationalError):
-            turned(driver, take)
+            turned(driver, staged_claims)
     assert (OutboxRow.objects.count(), WorkItem.objects.count()) == (0, 0)
-    (taken,) = turned(driver, take).taken
+    (taken,) = turned(driver, staged_claims).claimed
     assert taken.row_id == row(workflow_id).id
 
 
@@ -211,6 +211,6 @@ def test_taking_is_a_constant_number_of_statements(driver: Driver, number: int) 
     for _ in range(number):
         driver.start(cases.fan_out, 3)
     with CaptureQueriesContext(connection) as captured:
-        assert len(turned(driver, taking(1000)).taken) == 3 * number
+        assert len(turned(driver, claiming(1000)).claimed) == 3 * number
     counted = [q["sql"] for q in captured if not q["sql"].startswith(("SAVEPOINT", "RELEASE"))]
     assert len(counted) == {"postgresql": 8, "sqlite": 12}[connection.vendor], "\n".join(counted)
