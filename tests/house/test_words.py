@@ -79,6 +79,36 @@ MAY_SAY_LEASE = {
 SPANS = {"durable/conf.py", "tests/test_conf.py", "tests/worker/test_machine_limits.py"}
 """Where `lease` by itself is a name of the code: a span of time."""
 
+MEANS_ONE_THING = {
+    "note": (
+        r"(?i)(?:^|_)not(?:e|es|ed)(?:_|$)",
+        "bench/scratch bench/suite flow/turn testing/inline worker/notes worker/turns worker/worker",
+    ),
+    "settle": (
+        r"(?i)(?:^|_)settle",
+        (
+            "flow/abandon flow/closing flow/reconcile flow/returning flow/settle flow/turn outcomes/deliveries "
+            "testing/inline worker/housekeeping worker/worker"
+        ),
+    ),
+    "take": (r"(?:^|_)(?:take|taken|taking|takers?|took)(?:_|$)", "kernel/context kernel/mailbox"),
+}
+"""By word: which identifiers of the app have it, and the modules (package and name, wherever they lie in the package)
+that use it as the glossary says. Put a new module here if it means the same.
+"""
+OF_ERRORS = {"kernel/failure", "kernel/standins", "kernel/tracebacks", "testing/fresh", "testing/replaying"}
+"""Where a note is one of Python's, added to an error."""
+ONE_CLASS = {
+    "Delivery": "worker/delivery",
+    "Exit": "",
+    "Handle": "client/handle",
+    "Mode": "",
+    "Note": "worker/notes",
+    "Settlement": "",
+    "Take": "",
+    "Verb": "",
+}
+"""The one module that defines a class of this name; none where only longer names say which is meant."""
 SAYS_NOTHING = {"found", "given", "one", "told"}
 """What a local or parameter is not called: the name says what it holds (`messages`, `claimed`, `row`, `columns`)."""
 
@@ -94,6 +124,27 @@ def names_bound(code: str) -> set[str]:
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             names.add(node.name)
     return names
+
+
+def identifiers(code: str) -> set[str]:
+    """Every name in a module: of variables, attributes, parameters, keywords, functions, classes and imports."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        for key in ("id", "attr", "arg", "name", "asname"):
+            if isinstance(name := getattr(node, key, None), str):
+                names.update(name.split("."))
+    return names
+
+
+def modules() -> dict[str, str]:
+    """The code of the app's modules, by top package and name, without sub-packages: `flow/turn`."""
+    paths = [path.relative_to(ROOT / "durable") for path in tracked() if path.is_relative_to(ROOT / "durable")]
+    code: dict[str, str] = {}
+    for path in paths:
+        if path.suffix == ".py" and path.parts[0] != "migrations":
+            key = path.stem if len(path.parts) == 1 else f"{path.parts[0]}/{path.stem}"
+            code[key] = code.get(key, "") + text(ROOT / "durable" / path) + "\n"
+    return code
 
 
 def tracked() -> list[Path]:
@@ -138,6 +189,30 @@ def test_no_name_of_the_code_calls_a_run_a_lease() -> None:
                 if "lease" in (getattr(node, key, None) for key in ("id", "attr", "arg")):
                     found.add(f"{name}:{getattr(node, 'lineno', 0)}")
     assert found == set()
+
+
+@pytest.mark.parametrize("word", sorted(MEANS_ONE_THING))
+def test_a_word_names_one_thing(word: str) -> None:
+    pattern, listed = MEANS_ONE_THING[word]
+    allowed = set(listed.split())
+    uses = {name for name, code in modules().items() if any(re.search(pattern, said) for said in identifiers(code))}
+    if word == "note":
+        allowed |= OF_ERRORS
+    assert uses - allowed == set(), f"The glossary says what *{word}* means. If it is that, add the module above."
+    assert allowed - uses == set(), "These do not use it (any more)."
+
+
+def test_classes_whose_names_were_shared_are_one_or_none() -> None:
+    defined: dict[str, set[str]] = {name: set() for name in ONE_CLASS}
+    for module, code in modules().items():
+        for node in ast.walk(ast.parse(code.replace("from __future__ import annotations", ""))):
+            names = [node.name] if isinstance(node, ast.ClassDef) else []
+            if isinstance(node, ast.Assign):
+                names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            for name in names:
+                if name in defined:
+                    defined[name].add(module)
+    assert defined == {name: {module} if module else set() for name, module in ONE_CLASS.items()}
 
 
 def test_locals_are_called_by_what_they_hold() -> None:

@@ -88,7 +88,7 @@ def stop(worker: Worker, code: WorkerExit, *, grace: float) -> WorkerExit:
 
     Claims and turns end first. Handlers have `grace` seconds, acknowledgements five more; deliveries that have not
     ended by then are released uncounted, and their handlers are told to stop, but not waited for. What a claim brings
-    later is released at once; a claim that does not finish in time is logged, and makes the exit code `WorkerExit.STORE`.
+    later is released at once; one that does not finish in time is logged, and makes the exit code `WorkerExit.STORE`.
     """
     deadline = time.monotonic() + grace
     for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop):
