@@ -16,8 +16,8 @@ logger = get_logger("durable.logbook")
 
 
 def log_dead_letter_actions(user: Any, rows: Iterable[OutboxRow], message: str) -> None:
-    """Records in the log that this user did something to these dead letters. Like `note`, it commits by itself and
-    never raises.
+    """Records in the log that this user did something to these dead letters. Like `log_actions`, it commits by itself
+    and never raises.
     """
     letters = [DeadLetter(pk=row.pk, workflow_id=row.workflow_id, run=row.run, ordinal=row.ordinal) for row in rows]
     log_actions(user, letters, message)

@@ -60,10 +60,10 @@ def turn(
     of exactly the messages that were read. `note` gets the id of the workflow whose code is about to run, and `None`
     afterwards: if a turn kills its process, the id stays there. `reads` gets the same for histories and long payloads
     that are about to be read. Any error drops every coroutine of the batch and is raised; retryable ones are tried
-    again, from cold, before that. Workflows with counted poison turns are turned alone. With `take`, staged rows may be
-    deliveries of this process from the beginning; the report has them. In company, other workers may have in memory
-    what this process would replay, so it leaves that to them for a moment. Of workflows for which there is no room in
-    memory, only as many begin as this process has slots `idle` (None: enough), or when they have waited for
+    again, from cold, before that. Workflows with counted poison turns are turned alone. With `staged_claims`,
+    staged rows may be deliveries of this process from the beginning; the report has them. In company, other workers may
+    have in memory what this process would replay, so it leaves that to them for a moment. Of workflows for which there
+    is no room in memory, only as many begin as this process has slots `idle` (None: enough), or when they have waited for
     `START_WAIT_FOR`. `hints` name those in memory that have something due.
 
     If a batch meets a lock that is not granted, its workflows are turned one by one: the locked one is put `aside` for

@@ -56,8 +56,8 @@ class Acks:
     """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, however it ends.
 
     An outcome that is still locked after all tries is set aside (`set_aside` is called for it) and continues once the
-    lock is gone (`counted_again`). `run` is the thread's body; it ends when `finish` was called and only locked outcomes
-    are pending.
+    lock is gone (`counted_again`). `run` is the thread's body; it ends when `finish` was called and only locked
+    outcomes are pending.
     """
 
     def __init__(
