@@ -116,7 +116,7 @@ def test_what_is_locked_at_a_stop_is_said_and_the_rest_goes_back(
             gate.open()
     assert tries[0] == 2
     assert set(tries[1:]) == {1}
-    assert "somebody else has locked 1" in caplog.text
+    assert "another session has locked 1" in caplog.text
     assert sorted(OutboxRow.objects.values_list("status", flat=True)) == ["claimed", "pending"]
 
 

@@ -63,8 +63,8 @@ def turn(
     again, from cold, before that. Workflows with counted poison turns are turned alone. With `staged_claims`,
     staged rows may be deliveries of this process from the beginning; the report has them. In company, other workers may
     have in memory what this process would replay, so it leaves that to them for a moment. Of workflows for which there
-    is no room in memory, only as many begin as this process has slots `idle` (None: enough), or when they have waited for
-    `START_WAIT_FOR`. `hints` name those in memory that have something due.
+    is no room in memory, only as many begin as this process has slots `idle` (None: enough), or when they have waited
+    for `START_WAIT_FOR`. `hints` name those in memory that have something due.
 
     If a batch meets a lock that is not granted, its workflows are turned one by one: the locked one is put `aside` for
     a few seconds, and stops no other.
