@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,3 +48,12 @@ def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
                 yield node, node.func.attr
             elif isinstance(node.func, ast.Name):
                 yield node, node.func.id
+
+
+def way() -> list[str]:
+    """The files on the way of one activity, as the architecture page tells it; they are numbered without a gap."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    chapter = page.partition("## One activity, from `enqueue` to its end\n")[2].partition("\n## ")[0]
+    steps = re.findall(r"^(\d+)\. `(durable/[a-z_/]+\.py)`: \S", chapter, re.MULTILINE)
+    assert [int(number) for number, _ in steps] == list(range(1, len(steps) + 1))
+    return [place for _, place in steps]
