@@ -40,8 +40,8 @@ from durable.testing.doubles import Standing
 from durable.testing.errors import NeverIdle
 from durable.worker.handlers import execute, transactional
 from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import AckFailed, Call, Committed, GiveUp, Outcome, PutOff
-from durable.worker.loops.acks import ABANDON_DELAY, WAITS_US
+from durable.worker.handlers.execute import WAITS_US, AckFailed, Call, Committed, GiveUp, Outcome, PutOff
+from durable.worker.loops.acks import ABANDON_DELAY
 
 NAME = "durable.testing"
 MOST_ROUNDS = 100_000

@@ -25,7 +25,7 @@ from durable.kernel.texts.failure import describe, for_log
 from durable.logs import words
 from durable.outcomes import AckOutcome, Cause, Claim, Ending, Failure, GiveBack
 from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import AckFailed, Committed, GiveUp, Outcome, PutOff
+from durable.worker.handlers.execute import WAITS_US, AckFailed, Committed, GiveUp, Outcome, PutOff
 from durable.worker.loops.aside import Aside, Patience, Pending
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger, of_claim
@@ -33,9 +33,6 @@ from durable.worker.threads.loop import Pulse
 from durable.worker.threads.wakeup import HostTiming, Timing
 
 log = get_logger("durable.worker.acks")
-
-WAITS_US = (100_000, 200_000, 400_000, 800_000)
-"""The waits between the attempts of one acknowledgement, in microseconds; one attempt more than waits. A contract."""
 
 ABANDON_DELAY = timedelta(milliseconds=100)
 
