@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ from datetime import timedelta
 
 from django.db import connections
 
-from durable.bench import growth, idle, processes, shapes, work
+from durable.bench import footprint, growth, processes, shapes, work
+from durable.bench.children import Job, working
 from durable.bench.counting import Counts, counting
 from durable.bench.figures import Findings, Unit
 from durable.bench.plain import plain
@@ -29,6 +31,9 @@ NEVER = timedelta(seconds=10)
 """For those by notification: no look that was not asked for comes while one is measured."""
 
 SHORT = 20
+
+QUIET_AFTER = 2.0
+"""Seconds in which a worker has started everything that it starts."""
 
 
 def measure(*, alias: str | None, sizes: Sizes, tell: Callable[[str], None]) -> Findings:
@@ -53,8 +58,15 @@ def measure(*, alias: str | None, sizes: Sizes, tell: Callable[[str], None]) -> 
         tell(f"one workflow of {sizes.sequence:,} activities, and its replay")
         _sequence(findings, alias, sizes)
         tell("memory")
-        findings.add("resident memory of an idle worker", Unit.MIB, [idle.resident(alias, name)])
+        findings.add("resident memory of an idle worker", Unit.MIB, [resident_when_idle(alias, name)])
     return findings
+
+
+def resident_when_idle(alias: str, name: str) -> float:
+    """MiB that a worker keeps in memory on the scratch database `name`, in a process that is nothing but a worker."""
+    with working(alias, name, [Job(worker="durable-bench-idle")]) as [child]:
+        threading.Event().wait(QUIET_AFTER)
+        return footprint.resident(child.pid)
 
 
 def _conditions(alias: str) -> dict[str, str]:

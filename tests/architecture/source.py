@@ -50,6 +50,28 @@ def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
                 yield node, node.func.id
 
 
+def used_by(source: Source) -> set[str]:
+    """The modules of the app that a file imports, lazily or by name, as places."""
+    found = set()
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            found |= {origin for alias in node.names if (origin := _re_exported(node.module, alias.name))}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)  # importlib.import_module("durable.client.start")
+    return {f"{name.replace('.', '/')}.py" for name in found if name.startswith("durable.")}
+
+
+def _re_exported(package: str, name: str) -> str:
+    """The module that a package has a name from; empty if it has none."""
+    init = ROOT / package.replace(".", "/") / "__init__.py"
+    if init.is_file():
+        for node in ast.walk(ast.parse(init.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and any(alias.name == name for alias in node.names):
+                return node.module or ""
+    return ""
+
+
 def way() -> list[str]:
     """The files on the way of one activity, as the architecture page tells it; they are numbered without a gap."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

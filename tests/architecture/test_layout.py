@@ -8,9 +8,10 @@ import sys
 
 import pytest
 
-from tests.architecture.source import ROOT, calls, sources
+from tests.architecture.source import ROOT, calls, sources, used_by
 
 MOST_LINES = 400
+SMALL = 25
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "services", "service", "base", "manager"}
 WRITES = {
     "save",
@@ -41,6 +42,20 @@ def test_no_module_is_named_after_having_no_home() -> None:
         if {source.path.stem, source.path.parent.name} & FORBIDDEN_NAMES
     ]
     assert not strays, f"A function without a home means that a concept is missing: {strays}"
+
+
+def test_a_small_file_with_one_user_stands_in_that_user() -> None:
+    """Each file that has to be opened is one more to find; a user in another package may not have it, though."""
+    every = list(sources("durable"))
+    small = {s.place for s in every if 0 < len(s.text.splitlines()) < SMALL and s.path.name != "__init__.py"}
+    uses = {s.place: used_by(s) for s in every}
+    users = {place: [user for user, used in uses.items() if place in used] for place in small}
+    lonely = {
+        place: user
+        for place, (user,) in ((place, those) for place, those in users.items() if len(those) == 1)
+        if user.split("/")[1] == place.split("/")[1]
+    }
+    assert not lonely, f"Let each join its one user: {lonely}"
 
 
 def test_rows_are_written_in_the_store_and_nowhere_else() -> None:

@@ -13,7 +13,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connections
 
-from durable.bench import idle, shapes, suite
+from durable.bench import shapes, suite
 from durable.bench.figures import GOALS, Findings, Unit
 from durable.bench.shapes import Sizes
 
@@ -37,7 +37,7 @@ TINY = Sizes(
 def test_every_stated_figure_is_measured_and_nothing_is_left_in_the_projects_database(
     own_processes, monkeypatch
 ) -> None:
-    monkeypatch.setattr(idle, "resident", lambda alias, name: 1.0)  # below
+    monkeypatch.setattr(suite, "resident_when_idle", lambda alias, name: 1.0)  # below
     told: list[str] = []
     findings = suite.measure(alias=None, sizes=TINY, tell=told.append)
 
@@ -112,5 +112,5 @@ def test_the_command_registers_nothing_of_the_benchmark_until_it_is_asked_for_it
 
 @pytest.mark.django_db(transaction=True)
 def test_the_memory_of_an_idle_worker_is_that_of_a_process_of_its_own(own_processes, monkeypatch) -> None:
-    monkeypatch.setattr(idle, "SETTLED_AFTER", 0.0)
-    assert idle.resident("default", str(connections["default"].settings_dict["NAME"])) > 1
+    monkeypatch.setattr(suite, "QUIET_AFTER", 0.0)
+    assert suite.resident_when_idle("default", str(connections["default"].settings_dict["NAME"])) > 1
