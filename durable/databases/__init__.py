@@ -1,4 +1,4 @@
-"""What durable can live with of a host's `DATABASES`: each finding names the value, and the cure.
+"""Which settings of the project's `DATABASES` work: each finding names the value, and the cure.
 
 `findings` looks at settings only, `server_findings` asks the server, where the same may come from a role, a service
 file or the environment. System checks tell both; commands refuse what cannot work even where checks are skipped.
@@ -43,7 +43,9 @@ def findings(alias: str) -> Iterator[Finding]:
 
 
 def refuse_unfit(*, for_workers: bool = False) -> None:
-    """Raises `ConfigurationError` with every fault of the settings by which nothing works; no worker, if asked so."""
+    """Raises `ConfigurationError` with every setting with which nothing works; or, if asked, with which no worker
+    works.
+    """
     weights = {Weight.REFUSED, Weight.NO_WORKER} if for_workers else {Weight.REFUSED}
     faults = [fault for fault in (*findings(settings.database_alias), *pool_findings()) if fault.weight in weights]
     if faults:
@@ -51,7 +53,7 @@ def refuse_unfit(*, for_workers: bool = False) -> None:
 
 
 def pool_findings() -> Iterator[Finding]:
-    """What is to be said of the pools of all databases, from which handlers draw."""
+    """The findings about the connection pools of all databases, which handlers use."""
     for alias in pooled_aliases():
         connection = connections[alias]
         if connection.vendor == "postgresql":
@@ -59,7 +61,7 @@ def pool_findings() -> Iterator[Finding]:
 
 
 def server_findings(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
-    """What the server, or the connection, says of itself. Two statements. Raises what the database raises."""
+    """The findings about the server and the session. Two statements. Raises what the database raises."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT %s, 2", ["one"])
         row = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""What is found wrong with a host's `DATABASES`."""
+"""Faults in the project's `DATABASES`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Finding:
 
 
 def refused(alias: str, text: str, cure: str) -> Finding:
-    """A setting by which nothing works: `text` goes on from the name of the database, or of a part of its entry."""
+    """A setting with which nothing works: `text` continues the name of the database, or of a part of its entry."""
     said = f"DATABASES[{alias!r}]{text}." if text.startswith("[") else f"The database {alias!r} {text}."
     return Finding(Weight.REFUSED, "durable.E009", said, cure)
 

@@ -1,4 +1,4 @@
-"""Django's pools of connections, from which handlers draw."""
+"""Django's connection pools, which handlers use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from durable.databases.finding import Finding, refused, warned
 
 
 def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
-    """What is to be said of the pool of a database that has one."""
+    """The findings about the pool of a database that has one."""
     alias, pool = connection.alias, connection.settings_dict["OPTIONS"]["pool"]
     place = f"DATABASES[{alias!r}]"
     options = pool if isinstance(pool, dict) else {}

@@ -18,7 +18,7 @@ _ON = frozenset({"1", "on", "true", "yes"})
 
 
 def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
-    """What is to be said of the entry of a PostgreSQL database."""
+    """The findings about a PostgreSQL database's entry in `DATABASES`."""
     from django.db.backends.postgresql.psycopg_any import is_psycopg3
 
     alias, options = connection.alias, connection.settings_dict["OPTIONS"]
@@ -94,7 +94,7 @@ ASKED = [
 
 
 def judge_session(alias: str, values: Mapping[str, str]) -> Iterator[Finding]:
-    """What is to be said of the parameters of a session, by name, as PostgreSQL spells them."""
+    """The findings about a session's parameters, by PostgreSQL's names."""
     if values.get("default_transaction_read_only") in _ON:
         yield refused(
             alias,

@@ -20,7 +20,7 @@ _AS_DJANGO_HAS_IT = -1
 
 
 def judge(connection: BaseDatabaseWrapper) -> Iterator[Finding]:
-    """What is to be said of the entry of an SQLite database."""
+    """The findings about an SQLite database's entry in `DATABASES`."""
     import sqlite3
 
     alias, options = connection.alias, connection.settings_dict["OPTIONS"]
@@ -75,7 +75,7 @@ _IMPOSSIBLE_PRAGMAS = {
 
 
 def _with_wal(commands: str) -> str:
-    """What the host has there, and ours after it."""
+    """The project's value, followed by ours."""
     return "; ".join([*filter(None, [commands.strip().rstrip("; ")]), "PRAGMA journal_mode=WAL"])
 
 

@@ -16,7 +16,7 @@ class Event(models.Model):
     pk = models.CompositePrimaryKey("workflow_id", "seq")
     workflow = models.ForeignKey("durable.Workflow", models.DO_NOTHING, db_constraint=False, db_index=False)
     seq = models.PositiveIntegerField()
-    type = models.CharField(max_length=40)  # an `EventType`; without choices, so that a new one is no migration
+    type = models.CharField(max_length=40)  # an `EventType`; without choices, so that a new one needs no migration
     ordinal = models.PositiveIntegerField(null=True)
     data = JsonTextField(default=dict)
     recorded_at = MomentField()

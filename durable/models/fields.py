@@ -1,4 +1,4 @@
-"""Columns whose meaning does not depend on the host project's settings."""
+"""Columns whose meaning does not depend on the project's settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WIDTH = len("2026-01-02 03:04:05.000006")
 
 
 def sqlite_text(moment: datetime) -> str:
-    """A moment as SQLite stores it: UTC, fixed width, so that text order is time order."""
+    """A time as SQLite stores it: UTC, fixed width, so that text order is time order."""
     if moment.tzinfo is None:
         raise ValueError(f"Engine columns hold aware moments only, not {moment!r}.")
     return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(" ", "microseconds")[:_WIDTH]

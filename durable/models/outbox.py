@@ -1,4 +1,4 @@
-"""The `OutboxRow`: one activity staged for dispatch, and the `FailedAttempt`s it left behind."""
+"""The `OutboxRow`: one activity staged for dispatch, and its `FailedAttempt`s."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class OutboxQuerySet(models.QuerySet["OutboxRow"]):
         return self.filter(status=Known(OutboxStatus.DEAD))
 
     def matching(self, wanted: DeadLetterFilter) -> OutboxQuerySet:
-        """The dead letters that match a filter. Lists, previews and bulk verbs all ask this one."""
+        """The dead letters that match a filter. Lists, previews and bulk verbs all use this."""
         equal = {
             "workflow_id": wanted.workflow_id,
             "workflow_id__in": wanted.workflow_ids,
@@ -91,8 +91,8 @@ class OutboxRow(models.Model):
     namespace = models.CharField(max_length=100, default="", blank=True)
     queue = models.CharField(max_length=100, default="default")
     node = models.CharField(max_length=100, null=True, blank=True)
-    lane = models.CharField(max_length=200, null=True, blank=True)  # after issue 13: limits and order per key
-    waiting = MarkField(db_default=False)  # after issue 13: for its lane to admit it; claims pass it by
+    lane = models.CharField(max_length=200, null=True, blank=True)  # for a later release: limits and order per key
+    waiting = MarkField(db_default=False)  # for a later release: for its lane to admit it; claims pass it by
     status = models.CharField(max_length=9, choices=[(s.value, s.value) for s in OutboxStatus])
     paused = MarkField(default=False)
     suspect = MarkField(default=False)
@@ -212,8 +212,8 @@ class OutboxRow(models.Model):
 
 
 class DeadLetter(OutboxRow):
-    """An outbox row as operators of dead letters see it. Its manager answers every row: the page of one that was
-    redriven still opens. The list asks for `dead_letters()`.
+    """An outbox row as operators of dead letters see it. Its manager returns every row, so that the page of one that
+    was redriven still opens. The list uses `dead_letters()`.
     """
 
     class Meta:

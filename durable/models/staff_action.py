@@ -1,4 +1,4 @@
-"""The `StaffAction`: the audit of what operators did, and, if asked for, of the payloads that they looked at."""
+"""The `StaffAction`: the audit of operators' actions and, under `RECORD_VIEWS`, of their views of payloads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class StaffAction(models.Model):
     """Who did what to a workflow or to one of its activities, when, through what and why. Appended, kept; survives its
     actor.
 
-    `request` is the form or the piece of work that asked for it, where there is one: under it each row moves once.
+    `request` is the form or the batch that asked for it, if there is one: under it each row moves once.
     `job` is the workflow in the background that did it for the actor. `was_judged` is said of dead letters only.
     `through` is empty for what was recorded before it was asked.
     """

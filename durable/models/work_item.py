@@ -20,8 +20,10 @@ class WorkItem(models.Model):
     lock_token = models.UUIDField()
     locked_until = MomentField()
     worker = models.CharField(max_length=200)
-    queue = models.CharField(max_length=100, db_default="", blank=True)  # issue 13: what is out of a queue is counted
-    begun_at = MomentField(null=True)  # issue 10: when the cluster that it was sent to began it
+    queue = models.CharField(
+        max_length=100, db_default="", blank=True
+    )  # for a later release: what is out of a queue is counted
+    begun_at = MomentField(null=True)  # for a later release: when the cluster that it was sent to began it
     cancel_requested_at = MomentField(null=True)
     heartbeat = models.TextField(null=True)
     attempts = models.PositiveIntegerField()

@@ -1,4 +1,4 @@
-"""The `Worker`: who is there. Information only; nothing refers to it."""
+"""The `Worker`: a running worker process. Information only; nothing refers to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from durable.models.fields import JsonTextField, MomentField
 
 
 class Worker(models.Model):
-    """The last sign of life of a worker process. Written by its housekeeping; decides nothing."""
+    """The last heartbeat of a worker process. Written by its housekeeping; decides nothing."""
 
     name = models.CharField(max_length=200, primary_key=True)
     queues = JsonTextField(default=list)

@@ -11,7 +11,7 @@ from durable.outcomes import TERMINAL, WorkflowStatus
 
 LIVE_STATUSES = (WorkflowStatus.RUNNING.value, WorkflowStatus.PAUSED.value)
 UNHAPPY_STATUSES = (WorkflowStatus.FAILED.value, WorkflowStatus.TIMED_OUT.value)
-"""Ends that somebody should look at."""
+"""Ends that need attention."""
 TERMINAL_STATUSES = tuple(sorted(status.value for status in TERMINAL))
 
 
@@ -35,7 +35,7 @@ class WorkflowQuerySet(models.QuerySet["Workflow"]):
         return self.filter(status__in=TERMINAL_STATUSES)
 
     def blocked(self) -> WorkflowQuerySet:
-        """Workflows whose code could not go on behind their history."""
+        """Workflows whose code does not match their history, or cannot continue for another reason."""
         return self.exclude(blocked_reason="")
 
     def of_error_group(self, group: str) -> WorkflowQuerySet:
@@ -50,8 +50,8 @@ class Workflow(models.Model):
     Running: moved in by start and resume, out by pause, by the turn (or the acknowledgement of a single activity)
     that ends it, and by terminate. Paused: in by pause, out by resume and terminate. The four hard terminals: moved
     in as said, out by nothing but reopen. *Blocked* is a mark beside the status: set by the turn that could not go
-    on, cleared by unblock or by the first turn that succeeds after a deploy. `error_class` and `error_group` are by
-    what lists group what failed or is blocked, without reading it.
+    on, cleared by unblock or by the first turn that succeeds after a deploy. `error_class` and `error_group` let lists
+    group failures and blocks without reading them.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)
@@ -61,24 +61,30 @@ class Workflow(models.Model):
     status = models.CharField(max_length=10, choices=[(s.value, s.value.replace("_", " ")) for s in WorkflowStatus])
     run = models.PositiveIntegerField(default=1)
     run_seq = models.PositiveIntegerField(default=1)
-    history_seq = models.PositiveIntegerField(db_default=1)  # issue 11: of the last *workflow started*
+    history_seq = models.PositiveIntegerField(db_default=1)  # for a later release: of the last *workflow started*
     input = models.TextField()
     result = models.TextField(null=True)
     failure = JsonTextField(null=True)
     error_class = models.CharField(max_length=200, default="", db_default="", blank=True)
     error_group = models.CharField(max_length=16, default="", db_default="", blank=True)
     parent = models.ForeignKey("self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
-    parent_run = models.PositiveIntegerField(null=True)  # issue 11: the call of the parent that began this child
-    parent_ordinal = models.PositiveIntegerField(null=True)  # issue 11: as above
-    parent_close = models.CharField(max_length=10, db_default="", blank=True)  # issue 11: what its parent's end does
-    children = models.PositiveIntegerField(db_default=0)  # issue 11: how many it has started; 0 looks for none
-    patches = JsonTextField(null=True)  # issue 11: what `patched` has returned in this run, by id
+    parent_run = models.PositiveIntegerField(
+        null=True
+    )  # for a later release: the call of the parent that began this child
+    parent_ordinal = models.PositiveIntegerField(null=True)  # for a later release: as above
+    parent_close = models.CharField(
+        max_length=10, db_default="", blank=True
+    )  # for a later release: what its parent's end does
+    children = models.PositiveIntegerField(
+        db_default=0
+    )  # for a later release: how many it has started; 0 looks for none
+    patches = JsonTextField(null=True)  # for a later release: what `patched` has returned in this run, by id
     queue = models.CharField(max_length=100, default="default")
     priority = models.SmallIntegerField(default=0)
     custom_status = models.CharField(max_length=1000, default="", blank=True)
-    progress = models.FloatField(null=True)  # issue 11: `set_status(progress=)`
-    status_data = JsonTextField(null=True)  # issue 11: `set_status(data=)`
-    waits_for = JsonTextField(null=True)  # issues 11 and 12: names of awaited signals, number of awaited activities
+    progress = models.FloatField(null=True)  # for a later release: `set_status(progress=)`
+    status_data = JsonTextField(null=True)  # for a later release: `set_status(data=)`
+    waits_for = JsonTextField(null=True)  # for a later release: names of awaited signals, number of awaited activities
     last_seq = models.PositiveIntegerField(default=1)
     history_bytes = models.BigIntegerField(db_default=0)  # of the current run's events; 0: not counted yet
     wake_at = MomentField(null=True)
@@ -89,7 +95,7 @@ class Workflow(models.Model):
     deadline_at = MomentField(null=True)
     created_at = MomentField()
     closed_at = MomentField(null=True)
-    terminated = models.BooleanField(db_default=False)  # issue 12: cancelled by staff, and not by its code
+    terminated = models.BooleanField(db_default=False)  # for a later release: cancelled by staff, and not by its code
 
     objects = WorkflowQuerySet.as_manager()
 
@@ -132,10 +138,10 @@ class Workflow(models.Model):
             models.Index(
                 fields=["closed_at"], condition=Q(status__in=UNHAPPY_STATUSES), name="durable_workflow_failed"
             ),
-            models.Index(  # issue 13: retention
+            models.Index(  # for a later release: retention
                 fields=["closed_at", "id"], condition=Q(closed_at__isnull=False), name="durable_workflow_closed"
             ),
-            models.Index(  # issue 11: a parent's children
+            models.Index(  # for a later release: a parent's children
                 fields=["parent"], condition=Q(parent__isnull=False), name="durable_workflow_children"
             ),
         ]

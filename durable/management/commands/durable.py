@@ -1,4 +1,4 @@
-"""`manage.py durable VERB`: look at workflows and operate them from the command line."""
+"""`manage.py durable VERB`: inspect and operate workflows from the command line."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ class Command(BaseCommand):
         raise CommandError(f"{shown} [{_code_of(error)}]", returncode=code) from error
 
     def _print(self, lines: Iterable[str]) -> None:
-        """Print on stdout. A reader that has seen enough (`| head`) changes nothing about how the verb went; an answer
-        that got lost on a full disk does.
+        """Prints to stdout. A closed pipe (`| head`) does not change the exit code; output that is lost on a full disk
+        does.
         """
         try:
             for line in lines:
@@ -92,7 +92,7 @@ class Command(BaseCommand):
 
 
 def _login() -> str:
-    """The account of this machine that the command runs under, or nothing where it has no name."""
+    """The operating system's account that runs the command, or empty if it has no name."""
     try:
         return getpass.getuser()
     except (KeyError, ImportError, OSError):
@@ -110,7 +110,7 @@ def _as_json(data: Any) -> str:
 
 
 def _is_storable(text: str) -> bool:
-    """Whether a database takes it. What a shell gives that is not UTF-8 comes as lone surrogates."""
+    """Whether a database can store it. Bytes from a shell that are not UTF-8 become lone surrogates."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 

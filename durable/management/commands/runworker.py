@@ -1,4 +1,4 @@
-"""`manage.py runworker`: carry workflows and activities through to their end."""
+"""`manage.py runworker`: turns workflows and runs activities."""
 
 from __future__ import annotations
 

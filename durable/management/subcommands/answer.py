@@ -1,4 +1,4 @@
-"""What a verb answers: the same facts as plain JSON and as lines for people."""
+"""What a verb prints: the same facts as plain JSON and as lines for people."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class CommandExit(IntEnum):
 
 
 class WrongUsage(Exception):
-    """An argument that can not be meant. The text says which, and the cure."""
+    """An invalid argument. The text says which, and the cure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ def workflow_id(text: str) -> uuid.UUID:
 
 
 def read_json(option: str, text: str) -> Any:
-    """The JSON given for an option, or for `-` that of standard input: the arguments of a command are seen by all users
-    of the machine. Raises `WrongUsage` naming option and place.
+    """The JSON of an option, or for `-` that of standard input, since all users of the machine can see the arguments of
+    a command. Raises `WrongUsage` naming option and place.
     """
     try:
         return json.loads(sys.stdin.read() if text == "-" else text)
@@ -84,7 +84,7 @@ def plain(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def plain_payload(text: str | None, born: Birthplace) -> Any:
-    """A stored payload as plain JSON, or as the text that stands there when it can not be read, or not be written."""
+    """A stored payload as plain JSON, or the stored text if it cannot be read, or cannot be written as JSON."""
     if text is None:
         return None
     try:
@@ -101,12 +101,12 @@ def plain_failure(failure: Failure | None) -> dict[str, str] | None:
 
 
 def printable(text: object) -> str:
-    """Text for a terminal, on one line: what could move its cursor, colour it, or make no mark stands there escaped."""
+    """Text for a terminal, on one line: terminal escapes and invisible characters are escaped."""
     return visible(str(text))
 
 
 def put_off(status: WorkflowStatus, blocked_reason: str = "") -> str:
-    """What a person has to know who has sent something to a workflow that does not turn now; empty where it does."""
+    """A note for the sender if the workflow is not turned now (paused or blocked); otherwise empty."""
     if status is WorkflowStatus.PAUSED:
         return " It is paused, so this takes effect after `durable resume`."
     return " It is blocked, so this takes effect when it is unblocked." if blocked_reason else ""

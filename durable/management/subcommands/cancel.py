@@ -1,4 +1,4 @@
-"""`durable cancel ID`: ask a workflow to end."""
+"""`durable cancel ID`: ask a workflow to cancel itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`durable deadletters`: what waits for somebody to decide."""
+"""`durable deadletters`: list dead letters."""
 
 from __future__ import annotations
 

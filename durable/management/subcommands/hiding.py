@@ -1,4 +1,4 @@
-"""What the command shows of stored facts. The key of a run's digests: never. Payloads, and what errors said, which may
+"""What the command shows of stored data. The key of a run's digests: never. Payloads and error messages, which may
 quote them: not under `REDACT_PAYLOADS`.
 """
 
@@ -26,7 +26,7 @@ def of_payload(value: Any) -> Any:
 
 
 def of_text(text: str) -> str:
-    """A text that an error may be quoted in, or the note in its place."""
+    """A text that may quote an error, or the note in its place."""
     return HIDDEN if settings.redact_payloads and text else text
 
 

@@ -1,4 +1,4 @@
-"""What the verbs on dead letters share: which ones are meant, who acts, and what is said about each."""
+"""What the verbs on dead letters share: which ones are selected, who acts, and what is printed about each."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def add_selection(parser: CommandParser) -> None:
 
 
 def one_of(options: Mapping[str, Any]) -> tuple[uuid.UUID, int] | None:
-    """The single dead letter that is meant; None if many are. Raises `WrongUsage` unless exactly one way was taken."""
+    """The single selected dead letter; None if many are. Raises `WrongUsage` unless exactly one way of selection was
+    used.
+    """
     filtered = any(options[name] is not None for name in ("activity", "cause", "error_group"))
     single = options["workflow"] is not None
     if single + options["all"] + filtered != 1:
@@ -91,7 +93,7 @@ def wanted(options: Mapping[str, Any]) -> DeadLetterFilter:
 
 
 def first_of(options: Mapping[str, Any], single: tuple[uuid.UUID, int] | None) -> list[OutboxRow]:
-    """The first of the dead letters that are meant, one more than are named."""
+    """The first of the selected dead letters, one more than are listed."""
     if single is None:
         return look.dead_letters_matching(wanted(options), limit=_NAMED + 1)
     letters = look.dead_letters(single[0])
@@ -101,7 +103,7 @@ def first_of(options: Mapping[str, Any], single: tuple[uuid.UUID, int] | None) -
 
 
 def actor(options: Mapping[str, Any]) -> Any:
-    """The user of `--actor`. Raises `WrongUsage` for a name that nobody has."""
+    """The user of `--actor`. Raises `WrongUsage` if there is no such user."""
     name = options["actor"]
     if name is None:
         return None
@@ -146,7 +148,7 @@ def naming_cells(row: OutboxRow, named: Mapping[int, Naming]) -> tuple[str, str]
 
 
 def _naming_after(row: OutboxRow) -> dict[int, Naming]:
-    """Of a row that was changed: nothing that is read now may hide that."""
+    """For a row that was changed: an error of this read must not hide the change."""
     try:
         return look.naming([row.pk])
     except (DjangoDatabaseError, InterfaceError):
@@ -155,7 +157,7 @@ def _naming_after(row: OutboxRow) -> dict[int, Naming]:
 
 @contextmanager
 def refusals_said_once() -> Iterator[None]:
-    """Keep the log lines of refusals off stderr: the answer names each with its code. Other handlers get them."""
+    """Keeps the log lines of refusals off stderr: the output lists each with its code. Other handlers get them."""
     own = [stream for stream in (sys.stderr, sys.__stderr__) if stream is not None]
     here = [
         handler
@@ -196,7 +198,7 @@ def one_done(done: Done, done_word: str) -> Answer:
 def many_done(
     meant: DeadLetterFilter, change: Callable[[Sequence[OutboxRow]], Sequence[Done | RedriveRefused]], done_word: str
 ) -> Answer:
-    """Change what matches, and answer about every one of them. Exit 3 as soon as the store was away for one."""
+    """Changes what matches, and returns one outcome for each. Exits with 3 if the database was away for any."""
     rows = look.dead_letters_matching(meant, limit=MOST)
     named = look.naming([row.pk for row in rows])
     outcomes = change(rows)

@@ -1,4 +1,4 @@
-"""`durable reencrypt`: put every stored payload into the form that the codec writes today."""
+"""`durable reencrypt`: rewrite every stored payload in the form that the codec writes today."""
 
 from __future__ import annotations
 

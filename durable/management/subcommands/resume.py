@@ -1,4 +1,4 @@
-"""`durable resume ID`: let a paused workflow go on."""
+"""`durable resume ID`: let a paused workflow continue."""
 
 from __future__ import annotations
 

@@ -176,7 +176,7 @@ def _pending_lines(pending: Sequence[look.PendingRow]) -> list[str]:
 
 
 def _unread_lines(unread: Sequence[look.UnreadMessage]) -> list[str]:
-    """What was sent to a workflow that has ended, in a table of its own. Nothing, when there is nothing."""
+    """The unread messages of a workflow that has ended, as a table. Empty if there are none."""
     if not unread:
         return []
     rows = [

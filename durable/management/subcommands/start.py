@@ -1,4 +1,4 @@
-"""`durable start NAME`: begin a workflow, or a single activity, by its registered name."""
+"""`durable start NAME`: start a workflow, or enqueue a single activity, by its registered name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Paramet
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the registered name of a workflow or an activity")
     parser.add_argument("--key", help="the business key")
-    # Not `args`: Django's own commands mean something else by that name.
+    # Not `args`, which has another meaning in Django's commands.
     parser.add_argument("--args", dest="positional", default="[]", metavar="JSON-LIST", help="arguments by position")
     parser.add_argument("--kwargs", dest="named", default="{}", metavar="JSON-OBJECT", help="arguments by name")
     parser.add_argument("--actor", default="", help="who does it; becomes part of the audit")

@@ -1,6 +1,6 @@
-"""How the store talks to two databases: parameters, row sets, and moments.
+"""How the store talks to two databases: parameters, row sets, and times.
 
-Statements stand beside each other, PostgreSQL's and SQLite's, where they differ. Row sets travel as arrays
+Where they differ, PostgreSQL's and SQLite's statements are next to each other. Row sets travel as arrays
 (`unnest`) on PostgreSQL and as one JSON text (`json_each`) or a prepared statement run per row on SQLite, so the number
 of statements does not depend on the number of rows.
 """
@@ -30,7 +30,7 @@ def is_postgresql(connection: BaseDatabaseWrapper) -> bool:
 
 
 def has_one_writer(connection: BaseDatabaseWrapper) -> bool:
-    """Whether a transaction that writes keeps all others from writing until it ends, whatever they write."""
+    """Whether a write transaction stops all other writers until it ends, whatever they write."""
     return not is_postgresql(connection)
 
 
@@ -65,7 +65,7 @@ def _text_array(values: Iterable[Any]) -> str:
     return "{" + ",".join(quoted) + "}"
 
 
-# PostgreSQL's own spelling of arrays. The driver would look up, for each single value, how it is spelled, which was the
+# PostgreSQL's own array syntax. The driver would look up the conversion for each single value, which was the
 # costliest part of an acknowledgement.
 _ARRAYS: dict[str, Callable[[Iterable[Any]], str]] = {
     "int": _plain_array,
@@ -76,7 +76,7 @@ _ARRAYS: dict[str, Callable[[Iterable[Any]], str]] = {
 }
 _KINDS = {int: "bigint", uuid.UUID: "uuid", str: "text"}
 
-# And SQLite's spelling of single values, a column at a time; the other kinds are JSON's own.
+# And SQLite's format of single values, a column at a time; the other kinds are JSON's own.
 _SPELLED: dict[str, Callable[[Sequence[Any]], Sequence[Any]]] = {
     "uuid": lambda values: [None if value is None else value.hex for value in values],
     "timestamptz": lambda values: [None if value is None else sqlite_text(value) for value in values],
@@ -99,7 +99,7 @@ def among(connection: BaseDatabaseWrapper, column: str, values: Iterable[Any]) -
 
 
 def moment(connection: BaseDatabaseWrapper, column: str) -> str:
-    """A moment in a select list, so that it arrives as UTC whatever the session's zone is."""
+    """A time in a select list, so that it arrives as UTC whatever the session's zone is."""
     return f"({column} AT TIME ZONE 'UTC')" if is_postgresql(connection) else column
 
 
@@ -130,7 +130,7 @@ def locking(connection: BaseDatabaseWrapper, strength: str) -> str:
 _FEW = 20
 
 LOCK_WAIT = "1s"
-"""How long a statement of ours waits for a lock that somebody else holds."""
+"""How long a statement of ours waits for another session's lock."""
 
 
 SHORT_LOCK_WAIT = "20ms"
@@ -142,7 +142,7 @@ _wait: ContextVar[str] = ContextVar("durable_lock_wait", default="")
 
 @contextmanager
 def waiting(wait: str) -> Iterator[None]:
-    """Let the transactions of the block wait for a lock no longer than `wait`, as PostgreSQL spells it."""
+    """Limits the lock waits of the transactions in the block to `wait`, in PostgreSQL's syntax."""
     before = _wait.set(wait)
     try:
         yield
@@ -151,7 +151,7 @@ def waiting(wait: str) -> Iterator[None]:
 
 
 def chosen_wait() -> str:
-    """What `waiting` says here; empty where nothing does."""
+    """The limit set by `waiting`; empty if there is none."""
     return _wait.get()
 
 
@@ -164,7 +164,7 @@ def bounding(connection: BaseDatabaseWrapper, wait: str = "") -> str:
 
 
 def fetch(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    """Run one statement and answer its rows."""
+    """Runs one statement and returns its rows."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
@@ -181,7 +181,7 @@ def each(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) 
 
 
 def execute(connection: BaseDatabaseWrapper, sql: str, params: Sequence[Any] = ()) -> int:
-    """Run one statement and answer the number of rows it wrote."""
+    """Runs one statement and returns the number of rows that it wrote."""
     with connection.cursor() as cursor:
         cursor.execute(sql, params)
         count: int = cursor.rowcount
@@ -213,7 +213,7 @@ class RowSet:
         arrays = ", ".join(f"%s::{kind}[]" for _, kind in self._columns)
         self._postgresql = f"unnest({arrays}) AS given({names})"
         fields = ", ".join(f"json_extract(value, '$[{at}]') AS {name}" for at, (name, _) in enumerate(self._columns))
-        # The limit that limits nothing keeps SQLite from folding this into the statement around it, where it would walk
+        # The limit without effect keeps SQLite from folding this into the statement around it, where it would walk
         # the table and look for each row in the JSON, instead of the other way round.
         self._sqlite = f"(SELECT {fields} FROM json_each(%s) LIMIT -1) AS given"
 

@@ -1,8 +1,8 @@
-"""Connections of the engine's own threads, made outside the pool that the host has configured.
+"""Connections of the engine's own threads, made outside the pool that the project has configured.
 
-Django's pool (`OPTIONS["pool"]`) has four connections unless it is told otherwise, and a thread that draws from it
-keeps its connection as long as it works. The loops of one worker would hold all of them for good, and its handlers, and
-the loops that come too late, would wait for ever.
+Django's pool (`OPTIONS["pool"]`) has four connections by default, and a thread keeps its connection as long as it
+works. The loops of one worker would take all of them for ever, and its handlers and the remaining loops would wait in
+vain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 def is_pooled(connection: BaseDatabaseWrapper) -> bool:
-    """Whether this wrapper draws its connections from Django's pool."""
+    """Whether this wrapper takes its connections from Django's pool."""
     return bool(connection.settings_dict["OPTIONS"].get("pool"))
 
 
@@ -26,16 +26,15 @@ def pooled_aliases() -> list[str]:
 
 
 def is_kept_out(connection: BaseDatabaseWrapper) -> bool:
-    """Whether this wrapper would draw from Django's pool, had `keep_out` not been called for it."""
+    """Whether this wrapper would use Django's pool without `keep_out`."""
     configured = connections.settings[connection.alias].get("OPTIONS") or {}
     return bool(configured.get("pool")) and not is_pooled(connection)
 
 
 def keep_out(alias: str) -> None:
-    """From here on this thread connects to `alias` by itself. What it had from the pool goes back there.
+    """From now on this thread connects to `alias` without the pool. Its connection from the pool is returned.
 
-    Django makes a new wrapper, with the pool, for one that was deleted: this has to be called again after that. Again
-    is the same as once.
+    If the wrapper is deleted, Django makes a new one with the pool: then call this again. Idempotent.
     """
     connection = connections[alias]
     if is_pooled(connection):

@@ -1,4 +1,6 @@
-"""NOTIFY: word to workers on PostgreSQL that something is due, ahead of their next look. Loses nothing when lost."""
+"""NOTIFY: tells workers on PostgreSQL that something is due, before their next look. If it is lost, polling finds the
+work.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from durable.store.connections import sql
 
 CHANNEL = "durable_due"
 EVERY_QUEUE = ""
-"""What is told when the queue is not known. No queue is called so."""
+"""The name sent when the queue is not known. No queue can have this name."""
 
 
 def tell(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Signs of life of workers. Information only: they word a cause, and decide nothing."""
+"""Heartbeats of workers. Information only: they determine the wording of a cause, and nothing else."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def remove(connection: BaseDatabaseWrapper, *, name: str) -> None:
 
 
 def remove_silent(connection: BaseDatabaseWrapper, *, silent_for: timedelta) -> None:
-    """Forget workers that have given no sign for so long; one whose row somebody else holds is forgotten later."""
+    """Deletes workers that have been silent for this long; one whose row is locked is deleted later."""
     since, params = clock.now_sql(connection, -silent_for)
     free = f"SELECT name FROM durable_worker WHERE beat_at < {since}{sql.locking(connection, 'UPDATE SKIP LOCKED')}"
     sql.execute(connection, f"DELETE FROM durable_worker WHERE name IN ({free})", params)
 
 
 def others(connection: BaseDatabaseWrapper, *, name: str, within: timedelta) -> list[list[str]]:
-    """The queues of each other worker that gave a sign not longer ago than `within`; none stands for all queues."""
+    """The queues of each other worker with a heartbeat within `within`; an empty list means all queues."""
     queues_of_each = (
         Worker.objects.using(connection.alias)
         .filter(beat_at__gte=clock.Now(-within))
@@ -62,9 +62,8 @@ def others(connection: BaseDatabaseWrapper, *, name: str, within: timedelta) -> 
 
 
 def alive(connection: BaseDatabaseWrapper, names: Iterable[str], *, within: timedelta) -> dict[str, datetime | None]:
-    """Those of the named workers that gave a sign not longer ago than `within`, each with the moment since when the
-    process of this name has been running: what was claimed under the name before that was a former process's. None: a
-    single sign that does not say.
+    """The named workers with a heartbeat within `within`, each with the time since which the process of this name has
+    been running: rows claimed under the name before that were an earlier process's. None: its heartbeats do not say.
     """
     rows = Worker.objects.using(connection.alias).filter(name__in=list(names), beat_at__gte=clock.Now(-within))
     signs = rows.values_list("name", "started_at", "beat_at")

@@ -32,10 +32,11 @@ def anything_due(connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | N
 def lock_due(
     connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None, suspects: bool
 ) -> list[int]:
-    """Lock due pending rows that nobody else holds, in claim order: higher priority, then earlier due, then id.
+    """Locks due pending rows that no other session has locked, in claim order: higher priority, then earlier due, then
+    id.
 
-    Suspects and the others are two sets: a suspect is delivered alone. The limit is a literal in the statement, since
-    as a parameter it would be planned anew each time or, worse, generically. Bounds the transaction's lock waits.
+    Suspects and the others are separate sets: a suspect is delivered alone. The limit is a literal in the statement,
+    since a parameter would be planned again each time or, worse, generically. Bounds the transaction's lock waits.
     """
     ending = sql.locking(connection, "NO KEY UPDATE SKIP LOCKED")
     statement, params = _due(connection, queues, suspects=suspects, limit=limit, ending=ending)
@@ -52,9 +53,8 @@ def _due(
 ) -> tuple[str, list[Any]]:
     """The statement that finds due rows, in claim order.
 
-    Of several queues each is looked at by itself, in the order of its own index, so that a queue of which nothing is
-    due costs next to nothing, whatever waits in the others. Then more rows may be locked than are answered; they are
-    free again with the commit.
+    Each of several queues is searched separately, in the order of its own index, so that a queue without due rows costs
+    next to nothing, whatever waits in the others. More rows may be locked than are returned; the commit releases them.
     """
     now, params = clock.now_sql(connection)
     order = "visible_after, id" if suspects else "priority DESC, visible_after, id"
@@ -76,10 +76,10 @@ def _due(
 def make(
     connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[Claim]:
-    """Turn (locked) due rows into deliveries: counted, and each with its work item. One statement on PostgreSQL, two
+    """Turns (locked) due rows into deliveries: counted, and each with its work item. One statement on PostgreSQL, two
     on SQLite.
 
-    The token is fresh for this call; together with the row it names one delivery and no other.
+    The token is new for this call; together with the row it identifies exactly one delivery.
     """
     if sql.is_postgresql(connection):
         rows = _make_postgresql(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
@@ -158,8 +158,8 @@ def made_under(connection: BaseDatabaseWrapper, token: uuid.UUID, worker: str) -
 
 
 def _readable(rows: list[tuple[Any, ...]], token: uuid.UUID, worker: str) -> list[Claim]:
-    """The deliveries of rows that can be read. One that can not is never run, and must not keep the others from it: its
-    lease runs out, and reconciling shows it.
+    """The deliveries of readable rows. An unreadable row is never run, and must not stop the others: its lease expires,
+    and reconciling deals with it.
     """
     claims = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Outbox rows that were left open: by ended workflows, and by workers that let go of the item. Reads only."""
+"""Outbox rows that were left open: by ended workflows, and by workers whose item is gone. Reads only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def open_of_terminal(
     left_out, params = ("false", []) if not but else sql.among(connection, "r.workflow_id", sorted(but))
     rows = sql.fetch(
         connection,
-        # Looked up row by row: joined, PostgreSQL would rather read all workflows there ever were.
+        # Looked up row by row: with a join, PostgreSQL would read all workflows that ever existed.
         f"SELECT DISTINCT workflow_id FROM (SELECT r.workflow_id FROM ({_OPEN}) AS r "
         "WHERE (SELECT w.status FROM durable_workflow w WHERE w.id = r.workflow_id) NOT IN ('running', 'paused') "
         f"AND NOT {left_out} LIMIT {int(limit)}) AS found",
@@ -38,7 +38,7 @@ def open_among(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID
     return [sql.as_uuid(row[0]) for row in rows]
 
 
-# Each part in the words of a partial index: closed rows, of which there may be millions, are not even looked at.
+# Each part matches the condition of a partial index, so that closed rows, maybe millions, are not read.
 _OPEN = " UNION ALL ".join(
     f"SELECT workflow_id FROM durable_outboxrow WHERE {condition}"
     for condition in (
@@ -53,7 +53,7 @@ _OPEN = " UNION ALL ".join(
 
 
 def claimed_without_item(connection: BaseDatabaseWrapper, *, after: int, limit: int) -> list[tuple[int, uuid.UUID]]:
-    """Claimed rows that no work item stands for, in id order behind `after`."""
+    """Claimed rows without a work item, in id order after `after`."""
     rows = sql.fetch(
         connection,
         # The signs keep both databases from walking the primary key, over all that was ever done: what is out is few.

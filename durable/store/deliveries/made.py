@@ -1,4 +1,4 @@
-"""Looks, without locks, for what one delivery has written."""
+"""Finds, without locks, what one delivery has written."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def lock(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> dict[int, Locke
 
 
 def lock_free(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> dict[int, LockedRow]:
-    """Lock, in id order, those of the rows that nobody else holds."""
+    """Locks, in id order, the rows that no other session has locked."""
     ids = list(ids)
     if not ids:
         return {}
@@ -128,7 +128,7 @@ def lock_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UU
 
 
 def lock_free_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> list[int]:
-    """Lock, in id order, those of the same rows that nobody else holds; returns their ids."""
+    """Locks, in id order, the same rows if no other session has locked them; returns their ids."""
     condition, params = sql.among(connection, "workflow_id", workflow_ids)
     rows = sql.fetch(
         connection,
@@ -219,7 +219,9 @@ def give_back(connection: BaseDatabaseWrapper, returns: Sequence[Return]) -> Non
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """A row that becomes a dead letter. `delivered` says whether the workflow is told in the same transaction."""
+    """A row that becomes a dead letter. `delivered` says whether the workflow gets the failure in the
+    same transaction.
+    """
 
     id: int
     cause: Cause

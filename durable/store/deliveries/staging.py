@@ -1,4 +1,6 @@
-"""Staging: what turns scheduled becomes outbox rows, pending ones or deliveries of the process whose turn it was."""
+"""Staging: activities that turns have scheduled become outbox rows, either pending or already
+claimed by the process.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from durable.store.runs.workflows import Progress
 def record(
     connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]], progress: Sequence[Progress]
 ) -> None:
-    """Append events, and write what they make of their live workflows' rows."""
+    """Appends events, and updates the rows of their live workflows."""
     if events and progress and sql.is_postgresql(connection):
         appended, of_events, added = history.appending(connection, events)
         advanced, of_workflows = workflows.advancing(connection, progress, added)

@@ -26,7 +26,7 @@ class LockedItem:
     asked_to_cancel: bool
     single: bool
     heartbeat: str | None = field(default=None, repr=False)
-    """Read only by those whose name says so: each may have a megabyte, and a worker may hold thousands."""
+    """Only read by functions whose name says so: each may have a megabyte, and a worker may hold thousands."""
 
 
 # By hand, as in `store/runs/workflows.py`.
@@ -90,12 +90,12 @@ def lock_of_rows(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dic
 
 
 def lock_free_of_rows(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
-    """Lock, in id order, those items of these rows that nobody else holds."""
+    """Locks, in id order, the items of these rows that no other session has locked."""
     return {item.row_id: item for item in _select(connection, row_ids, strength="UPDATE SKIP LOCKED")}
 
 
 def lock_expired(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
-    """Lock, in id order, those of the items that nobody else holds and whose lease has run out by now, with their
+    """Locks, in id order, the items that no other session has locked and whose lease has expired, with their
     heartbeats.
     """
     now, more = clock.now_sql(connection)
@@ -111,7 +111,7 @@ def lock_expired(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dic
 
 
 def holds(connection: BaseDatabaseWrapper, row_id: int, token: uuid.UUID) -> int:
-    """Look, without a lock, whether the item still carries the token: 1 or 0."""
+    """Checks, without a lock, whether the item still has the token: 1 or 0."""
     return WorkItem.objects.using(connection.alias).filter(outbox_row_id=row_id, lock_token=token).count()
 
 
@@ -123,7 +123,7 @@ def delete(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> None:
 
 
 def ask_to_cancel(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> None:
-    """Ask the workers that hold these (locked) rows to stop; they learn it at their next renewal. The first ask
+    """Asks the workers that run these (locked) rows to stop; they learn it at their next renewal. The first request
     counts.
     """
     if row_ids:
@@ -178,7 +178,7 @@ def extend(connection: BaseDatabaseWrapper, held: Sequence[Held], *, lease_for: 
 
 
 def expired(connection: BaseDatabaseWrapper, *, after: int, limit: int) -> list[tuple[int, uuid.UUID]]:
-    """Items whose lease has run out, in id order behind `after`: (row id, workflow id)."""
+    """Items whose lease has expired, in id order after `after`: (row id, workflow id)."""
     now, params = clock.now_sql(connection)
     rows = sql.fetch(
         connection,
@@ -190,7 +190,7 @@ def expired(connection: BaseDatabaseWrapper, *, after: int, limit: int) -> list[
 
 
 def present(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> set[int]:
-    """Look, without locks, for which of the rows an item exists."""
+    """Checks, without locks, for which of the rows an item exists."""
     return set(
         WorkItem.objects.using(connection.alias)
         .filter(outbox_row_id__in=list(row_ids))

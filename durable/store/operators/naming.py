@@ -1,4 +1,4 @@
-"""By what people know a dead letter: the business key of its workflow, and the first line of its last error."""
+"""How people recognise a dead letter: the business key of its workflow, and the first line of its last error."""
 
 from __future__ import annotations
 

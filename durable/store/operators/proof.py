@@ -1,4 +1,4 @@
-"""Proving that the rows say what the histories say. Reads everything, a bounded piece at a time; writes nothing."""
+"""Checks that the rows match the histories. Reads everything, in bounded pieces; writes nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DECIDES = {
     EventType.WORKFLOW_CANCELLED: WorkflowStatus.CANCELLED,
     EventType.WORKFLOW_TIMED_OUT: WorkflowStatus.TIMED_OUT,
 }
-"""The last event of one of these types says the status."""
+"""The last event of one of these types determines the status."""
 
 
 LEFT_DUE_FOR = timedelta(minutes=1)
@@ -33,7 +33,7 @@ LEFT_DUE_FOR = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """A row that says something else than what it stands for. `subject` names the row."""
+    """A row that contradicts the history. `subject` names the row."""
 
     subject: str
     text: str
@@ -41,17 +41,17 @@ class Contradiction:
 
 @dataclass(frozen=True, slots=True)
 class Proven:
-    """What one piece held, and the id from which the next one goes on; `None` behind the last."""
+    """The findings of one piece, and the id from which the next one continues; `None` after the last."""
 
     contradictions: Sequence[Contradiction]
     last: uuid.UUID | None
 
 
 def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) -> Proven:
-    """Compare each of the next `limit` workflows behind `after` with its history, in one statement's snapshot.
+    """Compares each of the next `limit` workflows after `after` with its history, in one statement's snapshot.
 
-    Of an ended workflow, parked messages are right: they are kept as unread. One that is due for longer than
-    `LEFT_DUE_FOR` is wrong; until then it may have been committed just now, and wait for the turn that will park it.
+    An ended workflow may have parked messages, which are kept as unread. One that has been due for longer than
+    `LEFT_DUE_FOR` is a fault; until then it may just have been committed, and wait for the turn that will park it.
     """
     since, since_params = clock.now_sql(connection, -LEFT_DUE_FOR)
     kinds = ", ".join(f"'{kind.value}'" for kind in DECIDES)

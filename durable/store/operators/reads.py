@@ -1,4 +1,4 @@
-"""What people and callers read: snapshots, lists, pending work, the state of the queue. Writes nothing."""
+"""What people and callers read: snapshots, lists, pending work, the state of the queues. Writes nothing."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def snapshots(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Whether a workflow has ended, and the bytes of its result and failure, of which nothing was read."""
+    """Whether a workflow has ended, and the sizes of its result and failure, which are not read."""
 
     has_ended: bool
     size: int
 
 
 def standings(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Standing]:
-    """How workflows stand, by id. One statement for each thousand, which reads no payload."""
+    """The state of workflows, by id. One statement per thousand, which reads no payload."""
     size = f"coalesce({sql.size(connection, 'result')}, 0) + coalesce({sql.size(connection, 'failure')}, 0)"
     by_id: dict[uuid.UUID, Standing] = {}
     for start in range(0, len(workflow_ids), _MANY):
@@ -205,9 +205,9 @@ def pending(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, limit: i
 
 @dataclass(frozen=True, slots=True)
 class UnreadMessage:
-    """What a caller has sent to a workflow that has ended, and nobody will read unless it is reopened.
+    """A message to a workflow that has ended, which nobody will read unless it is reopened.
 
-    `payload` is None where it was left out; `characters` is how long it is.
+    `payload` is None if it was left out; `characters` is its length.
     """
 
     id: int
@@ -241,7 +241,7 @@ def unread(
 
 
 def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None) -> list[datetime]:
-    """The earliest moments at which a row, a message and a workflow's wake-up are due; those that there are."""
+    """The earliest times at which a row, a message and a workflow's wake-up are due; those that exist."""
     condition, params = ("true", []) if queues is None else sql.among(connection, "queue", queues)
     owned, owned_params = ("true", []) if queues is None else sql.among(connection, "w.queue", queues)
     join = "" if queues is None else " JOIN durable_workflow w ON w.id = m.workflow_id"
@@ -286,7 +286,7 @@ class QueueState:
 
 COUNT_CAP = 10_000
 FAILED_WITHIN = timedelta(days=1)
-"""Workflows that failed longer ago are no news."""
+"""Workflows that failed longer ago are not counted."""
 
 
 def due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
@@ -335,8 +335,8 @@ def turns_due_by_queue(connection: BaseDatabaseWrapper) -> list[QueueState]:
 
 
 def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
-    """How much needs people: blocked workflows, those that failed or timed out within `FAILED_WITHIN`, dead letters,
-    and deliveries whose lease has run out. Each capped.
+    """What needs attention: blocked workflows, those that failed or timed out within `FAILED_WITHIN`, dead letters, and
+    deliveries whose lease has expired. Each capped.
     """
     now, params = clock.now_sql(connection)
     since, since_params = clock.now_sql(connection, -FAILED_WITHIN)
@@ -353,6 +353,6 @@ def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
 
 
 def workers(connection: BaseDatabaseWrapper) -> list[tuple[str, list[str], datetime, str]]:
-    """Workers that have given a sign: (name, queues, when, how they are woken)."""
+    """Workers with a heartbeat: (name, queues, when, how they are woken)."""
     rows = Worker.objects.using(connection.alias).order_by("name").values_list("name", "queues", "beat_at", "wakes_by")
     return [(name, list(queues), beat_at, wakes_by) for name, queues, beat_at, wakes_by in rows]

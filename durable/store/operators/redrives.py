@@ -1,4 +1,4 @@
-"""Giving dead letters back, and closing them. Status and marker are conditions of the writes."""
+"""Redrives dead letters, and closes them. Status and marker are conditions of the writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from durable.store.connections import sql
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The row that a guarded statement has moved, and whether its failure had been delivered."""
+    """The row that a guarded statement has moved, and whether it was judged."""
 
     row_id: int
     was_delivered: bool
@@ -28,7 +28,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Why a guarded statement moved nothing: how the row stands."""
+    """The state of a row that a guarded statement did not move."""
 
     status: OutboxStatus
     was_delivered: bool
@@ -36,11 +36,13 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class LockedLetter:
-    """What redrive and discard need to know of a row beforehand. Whether it is a dead letter, the write will say."""
+    """What redrive and discard need to know about a row beforehand. The write itself checks whether it is a dead
+    letter.
+    """
 
     activity: str
     options: str
-    """As text: a value that can not be read is the row's trouble, and must not be that of a bulk."""
+    """As text: an unreadable value must affect only its row, not the whole bulk."""
     attempts: int
 
 
@@ -70,7 +72,7 @@ def revive(
     delay: timedelta,
 ) -> Moved | None:
     """A dead letter goes back to pending: due after `delay`, claim cleared, both budgets extended; attempts and errors
-    so far stay, and the numbering goes on. `judged_too` is 1 if the marker is passed over, else 0.
+    so far stay, and the numbering goes on. `judged_too` is 1 if the marker is overridden, else 0.
 
     One statement, whose conditions are the row gate. None: it moved nothing.
     """
@@ -109,7 +111,7 @@ def discard(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int
 
 
 def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> Standing | None:
-    """How the row of an activity stands, for explaining why nothing moved. None: there is no such row."""
+    """The state of an activity's row, to explain why nothing moved. None: there is no such row."""
     columns = (
         OutboxRow.objects.using(connection.alias)
         .filter(workflow_id=workflow_id, run=run, ordinal=ordinal)
@@ -120,7 +122,7 @@ def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: in
 
 
 def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
-    """A row as operators get it back; its options are read when they are asked for."""
+    """A row as operators get it; its options are parsed when they are accessed."""
     return OutboxRow.objects.using(connection.alias).defer("options").get(id=row_id)
 
 
@@ -155,9 +157,9 @@ END
 def verdicts(
     connection: BaseDatabaseWrapper, keys: Sequence[tuple[uuid.UUID, int, int | None]], *, eligible: int
 ) -> list[tuple[int | None, str]]:
-    """What the gates would say now of each (workflow, ordinal, run; None: the current one), in order: the row's id,
-    where there is one, and `REDRIVABLE` or the code of the first refusal. `eligible` is 0 for a forced redrive. Writes
-    and locks nothing. One statement.
+    """The gates' verdict on each (workflow, ordinal, run; None: the current one) now, in order: the row's id, if there
+    is one, and `REDRIVABLE` or the code of the first refusal. `eligible` is 0 for a forced redrive. Writes and locks
+    nothing. One statement.
     """
     recorded, judged, join = "", "", ""
     params: sql.Params = []
@@ -196,8 +198,8 @@ def dead_letters(
     limit: int,
     within: OutboxQuerySet | None = None,
 ) -> list[OutboxRow]:
-    """One page of the dead letters that match, oldest first, behind a (dead-lettered at, id); without payloads,
-    and without stored JSON: one row whose JSON can not be read must not hide the others.
+    """One page of the dead letters that match, oldest first, after a (dead-lettered at, id); without payloads, and
+    without stored JSON: one row with unreadable JSON must not hide the others.
     """
     rows = matching(connection, wanted, within).select_related("workflow").defer(*_HEAVY)
     if after is not None:
@@ -221,7 +223,7 @@ def places(
     limit: int | None,
     within: OutboxQuerySet | None = None,
 ) -> list[tuple[uuid.UUID, int, int]]:
-    """Where at most `limit` of the dead letters that match stand, oldest first: (workflow, ordinal, run)."""
+    """The places of at most `limit` of the dead letters that match, oldest first: (workflow, ordinal, run)."""
     rows = (
         matching(connection, wanted, within)
         .order_by("dead_lettered_at", "id")

@@ -1,4 +1,4 @@
-"""The audit of what operators did. Rows are appended, in the transaction of what they tell of, and never changed."""
+"""The audit of operators' actions. Rows are appended, in the transaction of the change, and never changed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from durable.store.connections import sql
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What is kept of one verb. `row_id`, `ordinal` and `was_judged` are None where it was about no single activity."""
+    """The record of one verb. `row_id`, `ordinal` and `was_judged` are None if it was not about a single activity."""
 
     id: uuid.UUID
     verb: StaffVerb
@@ -64,7 +64,9 @@ def record(connection: BaseDatabaseWrapper, audit: Audit) -> None:
 
 
 def recorded(connection: BaseDatabaseWrapper, audit_id: uuid.UUID) -> tuple[int, bool] | None:
-    """The row and the judgment of a redrive's or discard's audit, if a former try has committed it without knowing."""
+    """The row and `was_judged` of a redrive's or discard's audit row, if an earlier try with unknown outcome has
+    committed it.
+    """
     rows = sql.fetch(
         connection,
         "SELECT outbox_row_id, was_judged FROM durable_staffaction WHERE id = %s",

@@ -1,4 +1,4 @@
-"""Who has something to turn for: messages and wake-ups whose moment has come."""
+"""Workflows with due messages or timers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from durable.store.runs.messages import BEGUN, START
 
 
 class Due(NamedTuple):
-    """A workflow with something to turn for, and for how many seconds it has waited. `messages` are those that the look
-    has met, 0 for a wake-up or a start. Not begun: all of this waits for its first turn.
+    """A workflow with due messages or timers, and for how many seconds it has waited. `messages` is the number that the
+    look has found, 0 for a wake-up or a start. Not begun: everything waits for its first turn.
     """
 
     owner: uuid.UUID
@@ -24,8 +24,8 @@ class Due(NamedTuple):
     begun: bool
 
 
-# A signal may come before the first turn: whether a workflow has begun is asked of its row, when its messages are
-# counted already. Asked of each message, a backlog of such would be walked through again and again.
+# A signal may come before the first turn: its row says whether a workflow has begun, when its messages are already
+# counted. A check per message would walk through a backlog of such messages again and again.
 _OWNERS = """
 SELECT told.owner, told.waited, told.messages, w.last_seq > w.run_seq FROM (
     SELECT workflow_id AS owner, {told_for} AS waited, count(*) AS messages FROM (
@@ -125,7 +125,7 @@ ORDER BY waited DESC LIMIT {limit}
 
 
 def among(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID], *, limit: int) -> list[Due]:
-    """Those of the (begun) workflows that have something to turn for, however much else is due: the `limit` that have
+    """The (begun) workflows among these with due messages or timers, however much else is due: the `limit` that have
     waited longest. One may come twice. One statement, no locks.
     """
     ids = list(workflow_ids)

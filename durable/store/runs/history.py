@@ -1,4 +1,4 @@
-"""Appending to and reading from histories. Nothing is ever changed in one."""
+"""Appends to and reads histories. Events are never changed here."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def read_runs(
 ) -> tuple[dict[uuid.UUID, list[Event]], dict[uuid.UUID, str]]:
     """The events of the current run of each workflow, in order. One statement.
 
-    A history with an event that can not be read (edited by hand, or written by a newer version of the engine) comes in
-    the second answer, with the reason: it must not keep the others from being read.
+    A history with an unreadable event (edited by hand, or written by a newer version of the engine) is in the second
+    result, with the reason: it must not keep the others from being read.
     """
     condition, params = sql.among(connection, "w.id", workflow_ids)
     columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
@@ -102,7 +102,7 @@ def sizes(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) ->
 
 
 def read(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list[Event]:
-    """One page of a history: at most `limit` events behind `after`, in order."""
+    """One page of a history: at most `limit` events after `after`, in order."""
     columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
     rows = sql.fetch(
         connection,
@@ -116,8 +116,8 @@ def read(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int 
 def fitting(
     connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int, limit: int, characters: int
 ) -> tuple[int, bool]:
-    """How many of the events behind `after` have so many characters of data in all, `limit` at most, and whether more
-    follow. The first one counts whatever it holds. Reads no data.
+    """How many of the events after `after` fit into a number of characters of data, `limit` at most, and whether more
+    follow. The first one always counts. Reads no data.
     """
     rows = sql.fetch(
         connection,

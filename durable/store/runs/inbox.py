@@ -1,7 +1,7 @@
-"""What is due for workflows that are about to turn, read without more of it in memory than a batch can use.
+"""Reads what is due for workflows that are about to turn, without more of it in memory than a batch can use.
 
-Heads come first: which messages there are, and how long each is. Then the payloads of as many as fit into one budget
-for all workflows of the batch. However much waits for one of them, the others are read, and no process has to hold it.
+First come the heads: the messages and their lengths. Then the payloads of as many as fit into one budget for all
+workflows of the batch. However much waits for one workflow, the others are read, and no process has to hold all of it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from durable.models.fields import moment_from_database
 from durable.store.connections import sql
 
 HEADS: Final = 100
-"""So many messages of one workflow are looked at in a batch."""
+"""How many messages of one workflow a batch looks at."""
 
 BUDGET: Final = 4 * 1024 * 1024
-"""So many bytes of payload a batch reads; the last one may go beyond it, so that each one is read some time."""
+"""How many bytes of payload a batch reads; the last one may exceed it, so that each one is read at some time."""
 
 _AT_ONCE: Final = 1024
-"""A payload of so many bytes comes with its head: looking for it again would cost more."""
+"""A payload up to this many bytes comes with its head: a second query would cost more."""
 
 _HEAVY: Final = 64 * 1024
-"""A workflow whose next message is shorter is not kept waiting by others with longer ones."""
+"""A workflow whose next message is shorter than this does not wait for others with longer ones."""
 
 _COST: Final = 256
 """What a message takes beside its payload."""
@@ -51,10 +51,10 @@ class DueMessage:
 
 @dataclass(slots=True)
 class Inbox:
-    """What is read for one workflow, in the order (due, id); a start is among it even before it is due.
+    """What is read for one workflow, in the order (due, id), including a start even before it is due.
 
-    `more`: behind these there are others, which are due as well and for which there was no room. `problem`: why one of
-    them can not be read (edited by hand, or written by a newer version of the engine).
+    `more`: there are more due messages, for which there was no room. `problem`: why one of them cannot be read (edited
+    by hand, or written by a newer version of the engine).
     """
 
     messages: list[DueMessage] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Inbox:
 
     @property
     def waits(self) -> bool:
-        """Whether there is something, and nothing of it is read this time."""
+        """Whether something is due, but none of it is read this time."""
         return self.more and not self.messages
 
 
@@ -86,7 +86,7 @@ class Selection:
     inboxes: dict[uuid.UUID, Inbox]
     chosen: list[_Head]
     heaviest: uuid.UUID | None = None
-    """Whose payloads are the longest of those that are still to be read. None: all are here."""
+    """The workflow with the longest payloads that are still to be read. None: all have been read."""
 
 
 def look(
@@ -113,8 +113,8 @@ def look(
 
 
 def read(connection: BaseDatabaseWrapper, selection: Selection) -> dict[uuid.UUID, Inbox]:
-    """Read what was chosen. One statement if anything of it is long, else none. Where no lock is held, and somebody has
-    taken one of them since the look, nothing of its workflow is read.
+    """Reads the chosen payloads. One statement if any of them is long, else none. If no lock is held, and one of them
+    was consumed since the look, nothing of its workflow is read.
     """
     ids = [head.id for head in selection.chosen if head.payload is None]
     payloads: dict[int, str] = {}
@@ -147,8 +147,8 @@ def read(connection: BaseDatabaseWrapper, selection: Selection) -> dict[uuid.UUI
 
 
 def unchanged(connection: BaseDatabaseWrapper, messages: Iterable[DueMessage]) -> set[int]:
-    """Which of these messages, read before the lock on their workflows was taken, wait as they did then: nobody has
-    taken them back or encrypted them anew. One statement.
+    """Which of these messages, read before their workflows were locked, are unchanged: not consumed or re-encrypted.
+    One statement.
     """
     payloads = {message.id: message.payload for message in messages}
     if not payloads:
@@ -159,9 +159,9 @@ def unchanged(connection: BaseDatabaseWrapper, messages: Iterable[DueMessage]) -
 
 
 def _choose(heads: Iterable[_Head]) -> Selection:
-    """Each workflow's first message before anybody's second, short ones first; then who has waited longest.
+    """The first message of each workflow before the second of any, short ones first; then the longest-waiting.
 
-    What a workflow is given are the first of its messages, without a gap.
+    A workflow gets the first of its messages, without gaps.
     """
     by_owner: dict[uuid.UUID, list[_Head]] = {}
     for head in sorted(heads, key=lambda head: (head.due, head.id)):

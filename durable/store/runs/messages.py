@@ -1,4 +1,4 @@
-"""What waits for workflows' next turns."""
+"""Messages, the input of workflows' next turns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NewMessage:
 
 BEGUN = "NOT (m.kind = 'start')"
 START = "m.kind = 'start'"
-"""Which messages, of `durable_message m`. On SQLite an index serves only what is spelled like its condition."""
+"""Conditions on `durable_message m`. SQLite uses an index only if the condition has the same form."""
 
 _GIVEN = sql.RowSet(
     [("workflow_id", "uuid"), ("run", "int"), ("kind", "text"), ("ordinal", "int"), ("payload", "text")]
@@ -51,7 +51,9 @@ def insert(connection: BaseDatabaseWrapper, new: Sequence[NewMessage]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What may wait unread for one workflow, in signals and in bytes, and how long its history may be for one more."""
+    """How much may wait unread for one workflow, in signals and in bytes, and how long its history may be to accept one
+    more.
+    """
 
     signals: int
     size: int
@@ -68,7 +70,7 @@ class Standing:
     history_has_room: bool
 
     def has_room(self, within: Limits) -> bool:
-        """Whether one more signal is taken."""
+        """Whether one more signal is accepted."""
         return self.history_has_room and self.signals < within.signals and self.size < within.size
 
 
@@ -82,14 +84,14 @@ def insert_for_live(
     within: Limits | None = None,
     counted: bool = False,
 ) -> int:
-    """Insert a message if the workflow is live and has code that will read it, which a single activity has not.
-    Answers how many went in.
+    """Inserts a message if the workflow is live and has code that will read it, unlike a single activity. Returns how
+    many were inserted.
 
-    One statement: the look at the status and the insert can not be pulled apart. It is never parked here, also not for
-    a paused workflow: that is for the turn, which holds the workflow's lock. Parked by a caller whose transaction goes
-    on, it would come to light behind a resume that did not see it, and wait for ever. A message with a `dedup` that the
-    workflow has already received is not inserted again. `within` limits what waits; without a lock, so that those who
-    send at the same moment may go a little beyond. `counted`: the caller has just asked `standing`, and there is room.
+    One statement, so that nothing can come between the check and the insert. Messages are never parked here, even for a
+    paused workflow: only the turn does that, under the workflow's lock. If a caller parked one and committed after a
+    resume that did not see it, it would wait for ever. A message whose `dedup` the workflow has already received is not
+    inserted again. `within` limits what waits; without a lock, so concurrent senders may exceed it a little. `counted`:
+    the caller has just called `standing`, and there is room.
     """
     now, now_params = clock.now_sql(connection)
     room, room_params = "", []
@@ -121,7 +123,7 @@ def _unread(connection: BaseDatabaseWrapper, within: Limits, owner: str) -> str:
 
 
 def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, within: Limits) -> Standing | None:
-    """What `insert_for_live` looks at; None where there is no such workflow. One statement."""
+    """What `insert_for_live` checks; None if there is no such workflow. One statement."""
     key = sql.param(connection, workflow_id)
     rows = sql.fetch(
         connection,
@@ -153,14 +155,14 @@ def delete(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
 
 
 def park(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
-    """Take every message of these (locked) workflows out of the due ones, until `unpark`."""
+    """Parks every message of these (locked) workflows, until `unpark`."""
     if workflow_ids:
         condition, params = sql.among(connection, "workflow_id", workflow_ids)
         sql.execute(connection, f"UPDATE durable_message SET parked = true WHERE NOT parked AND {condition}", params)
 
 
 def park_signals(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
-    """Take the signals of these (locked) workflows out of the due ones; a turn that has room for them reads them."""
+    """Parks the signals of these (locked) workflows; a turn that has room for them reads them."""
     if workflow_ids:
         condition, params = sql.among(connection, "workflow_id", workflow_ids)
         sql.execute(
@@ -182,7 +184,7 @@ def asked_to_cancel(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid
 
 
 def unpark(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
-    """Give the parked messages of these (locked) workflows back."""
+    """Makes the parked messages of these (locked) workflows due again."""
     if workflow_ids:
         condition, params = sql.among(connection, "workflow_id", workflow_ids)
         sql.execute(connection, f"UPDATE durable_message SET parked = false WHERE parked AND {condition}", params)
@@ -192,7 +194,7 @@ _PUT_OFF = sql.RowSet([("id", "bigint"), ("until", "timestamptz")])
 
 
 def put_off(connection: BaseDatabaseWrapper, later: Mapping[int, datetime]) -> None:
-    """Make messages of (locked) workflows due later, each at its own moment. One statement."""
+    """Makes messages of (locked) workflows due later, each at its own time. One statement."""
     if later:
         sql.execute(
             connection,
@@ -203,7 +205,7 @@ def put_off(connection: BaseDatabaseWrapper, later: Mapping[int, datetime]) -> N
 
 
 _OF_THE_RUN = "kind IN ('start', 'completed', 'failed')"
-"""Nobody's news once the workflow has ended. The others were accepted from somebody outside."""
+"""Of no use once the workflow has ended. The other kinds were accepted from callers."""
 
 
 _NAME_HEAD = 6 * MAX_SIGNAL_NAME_LENGTH + 20
@@ -214,10 +216,9 @@ _REASON_HEAD = 6 * MAX_REASON_LENGTH + 4_000
 def consume(
     connection: BaseDatabaseWrapper, *, read: Sequence[int], closing: Sequence[uuid.UUID]
 ) -> list[tuple[uuid.UUID, str, str]]:
-    """Remove the messages that were read. Of closing (locked) workflows, park for good what callers have said and
-    nobody has read, and remove the rest; returns (workflow, kind, head) of what is kept, in reading order. A head is as
-    much of the payload as holds a signal's name, or what a request to cancel says: there may be any number of them, of
-    any size.
+    """Deletes the messages that were read. For closing (locked) workflows, parks unread signals and requests to cancel
+    for good, and deletes the rest; returns (workflow, kind, head) of those kept, in reading order. A head is the part
+    of the payload with a signal's name, or with a request's reason, since there may be any number of them, of any size.
 
     One statement on PostgreSQL, at most two on SQLite.
     """
@@ -245,7 +246,7 @@ def consume(
 
 
 def keep_late(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> list[tuple[uuid.UUID, str]]:
-    """Park what came to these (locked) workflows after they had ended: sent in a transaction that was open meanwhile.
+    """Parks messages that came to these (locked) workflows after their end, from transactions that were open meanwhile.
     Returns (workflow, kind) of each. One statement; what was parked before is not looked at: starts and the others that
     are not parked have an index each.
     """

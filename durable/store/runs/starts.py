@@ -75,7 +75,7 @@ _ROW_COLUMNS = (
     "failure_delivered, cause, redrive_count"
 )
 
-# One statement: whoever reads after the commit sees all of it or nothing, and the caller pays one round trip.
+# One statement, so that readers see all of it or nothing, and the caller pays one round trip.
 _POSTGRESQL = f"""
 WITH input AS MATERIALIZED (
     SELECT given.*, greatest({{now}}, coalesce(start_at, {{now}})) AS begins_at FROM {{given}}
@@ -180,9 +180,9 @@ VALUES (%(id)s, 1, 1, %(type)s, %(payload)s, %(options)s, '', %(queue)s, 'pendin
 
 
 def insert_workflows(connection: BaseDatabaseWrapper, new: Sequence[NewWorkflow]) -> set[uuid.UUID]:
-    """Insert workflows, started events and start messages; answer the ids that went in.
+    """Inserts workflows, started events and start messages; returns the ids that were inserted.
 
-    A missing id means that a live workflow of the type holds the key. Keys are taken in sorted order, so that two
+    A missing id means that a live workflow of the type has the key. Keys are taken in sorted order, so that two
     callers with overlapping sets wait for each other instead of deadlocking.
     """
     rows = [

@@ -41,7 +41,7 @@ class LockedWorkflow:
     history_bytes: int
     """Of the events of the current run. 0: not counted yet."""
     error_class: str
-    """Of a blocked one: of the error that it was blocked by."""
+    """For a blocked workflow: class and group of its error."""
 
     @property
     def is_live(self) -> bool:
@@ -93,7 +93,7 @@ def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
 
 
 def lock(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
-    """Lock workflows in id order, waiting for each. Missing ids are missing in the answer.
+    """Locks workflows in id order, waiting for each. Unknown ids are missing from the result.
 
     `NO KEY`: a host project's own foreign keys to a workflow never wait for this.
     """
@@ -108,7 +108,7 @@ def lock_first(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dic
 def lock_free(
     connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID], *, limit: int
 ) -> dict[uuid.UUID, LockedWorkflow]:
-    """Lock, in id order, those of the workflows that nobody else holds; at most `limit`."""
+    """Locks, in id order, the workflows that no other session has locked; at most `limit`."""
     locking = sql.locking(connection, "NO KEY UPDATE SKIP LOCKED")
     return _select(connection, ids, ending=f" LIMIT {int(limit)}{locking}")
 
@@ -153,7 +153,7 @@ def look(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a turn, or another verb under the lock, makes of a workflow's row."""
+    """The new state of a workflow's row, after a turn or another verb under the lock."""
 
     id: uuid.UUID
     status: WorkflowStatus
@@ -176,8 +176,8 @@ _LONGER = "history_bytes = CASE WHEN history_bytes > 0 THEN history_bytes + %s E
 def advance_seq(
     connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, last_seq: int, added: Mapping[uuid.UUID, int]
 ) -> None:
-    """Move `last_seq` of a (locked) workflow behind an event that changes nothing else about it. `added` is what
-    appending the event has returned.
+    """Moves `last_seq` of a (locked) workflow after an event that changes nothing else about it. `added` is the return
+    value of appending the event.
     """
     sql.execute(
         connection,
@@ -195,8 +195,8 @@ def set_status(
     last_seq: int,
     added: Mapping[uuid.UUID, int],
 ) -> None:
-    """Move a (locked) live workflow between running and paused, behind the event that explains it. `added` is what
-    appending the event has returned.
+    """Moves a (locked) live workflow between running and paused, after the event that explains it. `added` is the
+    return value of appending the event.
     """
     sql.execute(
         connection,
@@ -223,7 +223,7 @@ _GIVEN = sql.RowSet(
         ("added", "bigint"),
     ]
 )
-# One that stays blocked, over a turn that came to nothing, stays so by what it was blocked by.
+# A workflow that stays blocked after an unsuccessful turn keeps its original reason.
 _KEPT = {
     name: f"CASE WHEN given.blocked_reason <> '' AND given.{name} = '' THEN w.{name} ELSE given.{name} END"
     for name in ("error_class", "error_group")
@@ -245,8 +245,8 @@ WHERE w.id = given.id AND w.status IN ('running', 'paused')
 
 
 def advance(connection: BaseDatabaseWrapper, progress: Sequence[Progress], added: Mapping[uuid.UUID, int]) -> None:
-    """Write what turns made of their (locked, live) workflows. One statement, with the events that explain it beside
-    it. `added` is what appending those has returned; of a workflow whose history was never counted, all of it is now.
+    """Writes the new states of (locked, live) workflows after their turns. One statement, with the events that explain
+    them. `added` is the return value of appending those; a history that was never counted is counted now.
     """
     if progress:
         sql.execute(connection, *advancing(connection, progress, added))
@@ -280,7 +280,7 @@ def advancing(
 
 
 def first_timers(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, datetime]:
-    """The moment of the earliest pending timer or deadline of each workflow that has one, whenever it is woken."""
+    """The time of the earliest pending timer or deadline of each workflow that has one, whatever its wake-up."""
     earliest: dict[uuid.UUID, datetime] = {}
     if not ids:
         return earliest
@@ -307,8 +307,8 @@ def wake_later(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, by:
 
 
 def sleep(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
-    """Take the wake-up from (locked) workflows that must not turn now; what lets them turn again makes them due. One
-    with a full history keeps its deadline: it can end by it.
+    """Clears the wake-up of (locked) workflows that must not turn now; the verb that lets them turn again makes them
+    due. A workflow with a full history keeps its deadline, since it can end by it.
     """
     if ids:
         now, now_params = clock.now_sql(connection)
@@ -323,8 +323,8 @@ def sleep(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
 
 
 def rearm(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
-    """Make (locked) live workflows due now: a wake-up without a due timer only looks, and sets the right moment
-    again.
+    """Makes (locked) live workflows due now: a wake-up without a due timer only looks, and sets the
+    right time again.
     """
     if ids:
         now, params = clock.now_sql(connection)
@@ -348,7 +348,7 @@ def count_poison(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> Non
 def blocked_by_other_code(
     connection: BaseDatabaseWrapper, version: str, *, limit: int, after: uuid.UUID
 ) -> list[uuid.UUID]:
-    """Blocked live workflows that this version of the code has not tried yet, in id order behind `after`."""
+    """Blocked live workflows that this version of the code has not tried yet, in id order after `after`."""
     rows = sql.fetch(
         connection,
         "SELECT id FROM durable_workflow WHERE blocked_reason <> '' AND blocked_version NOT IN (%s, '') "
@@ -359,7 +359,7 @@ def blocked_by_other_code(
 
 
 def offer_again(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
-    """Let the next turn try these (locked) blocked workflows once more, without taking the mark away."""
+    """Lets the next turn try these (locked) blocked workflows once more, without removing the mark."""
     if ids:
         now, params = clock.now_sql(connection)
         condition, more = sql.among(connection, "id", ids)

@@ -1,4 +1,4 @@
-"""What this site does with failures: whether their texts are sealed, and by what they are grouped."""
+"""How this project stores failures: whether their texts are sealed, and how they are grouped."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONGEST_CLASS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """By what lists tell failures apart without reading them. `error_group` is keyed by the site's `SECRET_KEY`."""
+    """How lists distinguish failures without reading them. `error_group` is keyed by the project's `SECRET_KEY`."""
 
     error_class: str = ""
     error_group: str = ""
@@ -54,7 +54,7 @@ NO_KIND: Final = Kind()
 
 
 def kind(failure: Failure | None) -> Kind:
-    """The kind of a failure; of none, the empty one."""
+    """The class and group of a failure; empty if there is none."""
     if failure is None:
         return NO_KIND
     hashed = salted_hmac("durable.error_group", failures.normalised(failure), algorithm="sha256")
@@ -69,7 +69,7 @@ def stored(failure: Failure, workflow_id: uuid.UUID, ordinal: int | None) -> Sto
 
 
 def read(data: Mapping[str, Any], workflow_id: uuid.UUID, ordinal: int | None) -> Failure:
-    """A stored failure for people and callers. One that cannot be read says so."""
+    """A stored failure for people and callers. An unreadable one is replaced by a text that says so."""
     return failures.readable(data, birthplace(workflow_id, ordinal), codec=settings.codec())
 
 

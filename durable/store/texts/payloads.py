@@ -1,4 +1,4 @@
-"""The places where payloads are stored, for what reads all of them and puts another text in the place of one."""
+"""The places where payloads are stored, for re-encryption, which reads and replaces all of them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class _Spelling:
 
 
 class Place(Enum):
-    """Every column that holds payloads, in the order in which a payload wanders on: a result from its message into an
-    event, a heartbeat from the delivery into the row. Whoever goes through them in this order misses none.
+    """Every column that holds payloads, in the order in which payloads move on: a result from its message into an
+    event, a heartbeat from the delivery into the row. Processing them in this order misses none.
     """
 
     DELIVERY_HEARTBEAT = _Spelling(
@@ -123,8 +123,8 @@ def read(
 def replace(
     connection: BaseDatabaseWrapper, place: Place, workflow_id: uuid.UUID, texts: Sequence[tuple[Stored, str]]
 ) -> int:
-    """Put texts in the place of others, where those still stand. The workflow is locked by the caller. Returns how many
-    were replaced. One statement, and three more for events, by which the history becomes longer or shorter.
+    """Replaces texts, if they have not changed. The workflow is locked by the caller. Returns how many were replaced.
+    One statement, and three more for events, by which the history becomes longer or shorter.
     """
     if place is not Place.EVENT:
         return _replace(connection, place, workflow_id, texts)
