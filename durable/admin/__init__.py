@@ -1,4 +1,4 @@
-"""The admin's rooms: what staff see, and what they can do. No row is added, changed or deleted by hand, by nobody.
+"""The admin's rooms: what staff see, and what they can do. Nobody can add, change or delete rows by hand.
 
 Django's autodiscover imports this module, which fills the default admin site. A project with an admin site of its own
 calls `durable.admin.register(site)`.

@@ -1,7 +1,7 @@
 """A process that is nothing but a worker on the scratch database: `python -m durable.bench.child JOB`.
 
-It ends in good order when its standard input does, so that none is left behind whatever becomes of the one that started
-it. On its standard output it says when it is ready, and at its end what it has done.
+It stops cleanly when its standard input ends, so that none is left whatever happens to its parent. On standard output
+it reports when it is ready, and at its end what it has done.
 """
 
 from __future__ import annotations

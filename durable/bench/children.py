@@ -65,7 +65,7 @@ class Child:
             self.see_it_lives()
 
     def ask_to_end(self) -> None:
-        """Let it stop in good order."""
+        """Lets it stop cleanly."""
         self.see_it_lives()
         assert self._process.stdin is not None
         self._process.stdin.close()

@@ -18,7 +18,7 @@ _CONTROL = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE")
 
 @dataclass(slots=True)
 class Counts:
-    """What was counted so far. A commit that wrote nothing costs no flush, and is none here."""
+    """The counts so far. A commit that wrote nothing costs no flush, and is not counted."""
 
     statements: int = 0
     commits: int = 0

@@ -1,4 +1,4 @@
-"""What the benchmark found, beside what is promised."""
+"""The benchmark's figures, and the stated goals."""
 
 from __future__ import annotations
 

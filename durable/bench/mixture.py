@@ -22,7 +22,7 @@ class Unlucky(Exception):
 
 @activity(name=f"{MARK}.plain")
 def plain(text: str) -> str:
-    """Answer what was given."""
+    """Returns its argument."""
     return text
 
 

@@ -14,12 +14,12 @@ PAYLOAD = '{"number": 123456}'
 _INSERT = f"INSERT INTO {TABLE} (payload) VALUES "  # noqa: S608
 
 Rate = Callable[[float], float]
-"""Given a span in seconds: insert and commit for so long, and answer how many a second."""
+"""Inserts and commits for a number of seconds, and returns the rate per second."""
 
 
 @contextmanager
 def plain(alias: str) -> Iterator[Rate]:
-    """A rate to ask for again and again, on a connection that stays open inside the block."""
+    """A function that measures the rate, on a connection that stays open inside the block."""
     wrapper = connections[alias]
     with wrapper.cursor() as cursor:
         kind = "bigserial" if wrapper.vendor == "postgresql" else "integer"

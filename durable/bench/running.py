@@ -19,12 +19,12 @@ LOOK_EVERY = 0.002
 
 
 class Stuck(Exception):
-    """The worker did not come to an end of what was asked of it."""
+    """The worker did not finish its work."""
 
 
 class _Telling(Tally):
-    """The worker's counters, which wake whoever waits for one of them: looking again and again would take the
-    interpreter from the worker that is measured.
+    """The worker's counters, which wake those that wait for them: polling would take the interpreter from the measured
+    worker.
     """
 
     def __init__(self) -> None:

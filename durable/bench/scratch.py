@@ -27,9 +27,10 @@ _DURABLE_SQLITE = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL"
 
 @contextmanager
 def scratch(alias: str) -> Iterator[str]:
-    """Make a database with the engine's tables, let `alias` mean it inside the block, and remove it afterwards.
+    """Creates a database with the engine's tables, makes `alias` refer to it inside the block, and removes it
+    afterwards.
 
-    Answers its name. Raises `ConfigurationError` where none can be made. DEBUG is off inside: it would keep the text of
+    Yields its name. Raises `ConfigurationError` if none can be created. DEBUG is off inside: it would keep the text of
     every statement.
     """
     place = _of(alias)
@@ -45,8 +46,8 @@ def scratch(alias: str) -> Iterator[str]:
 
 @contextmanager
 def entered(alias: str, name: str, **changes: Any) -> Iterator[None]:
-    """Let `alias` mean the scratch database `name` inside the block, in this process. `changes` are further ones of
-    the entry in `DATABASES`; those of `OPTIONS` are added to the project's.
+    """Makes `alias` refer to the scratch database `name` inside the block, in this process. `changes` are further
+    changes of the entry in `DATABASES`; those of `OPTIONS` are added to the project's.
     """
     before = connections.settings[alias]
     options = {**_options(before, vendor=connections[alias].vendor), **changes.pop("OPTIONS", {})}

@@ -26,7 +26,7 @@ CACHED_WORKFLOWS = 50
 """So few that suspended workflows are evicted and replayed from cold all the time."""
 
 LEAST_LOOKS = 10
-"""However slow the machine is: less can not be judged."""
+"""The minimum, however slow the machine is: less cannot be judged."""
 
 MOST_LIVE = 2_000
 """A machine that does not keep up gets no more work until it has caught up; what waits costs workers no memory."""

@@ -131,7 +131,7 @@ def _idle_worker(findings: Findings, alias: str, sizes: Sizes) -> None:
 
 
 def _pick_ups(worker: Running, count: int) -> list[float]:
-    """Milliseconds from the return of an enqueue to the first line of its handler; 0 when that was there first."""
+    """Milliseconds from the return of an enqueue to the first line of its handler; 0 if the handler was faster."""
     waited = []
     for number in range(count):
         _let_rest()

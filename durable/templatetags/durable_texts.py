@@ -1,4 +1,4 @@
-"""Texts of others on our pages."""
+"""Other people's texts on our pages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ register = template.Library()
 
 @register.filter
 def isolated(value: object, limit: int = 4_000) -> object:
-    """A text of somebody else's, at most so many characters of it, in its own direction; what makes no mark is an
-    escape. Anything else, and what is HTML already, as it is.
+    """Another person's text, cut to a number of characters, isolated in its own direction, with invisible characters
+    escaped. Other values, and HTML, are returned unchanged.
     """
     if not isinstance(value, str) or isinstance(value, SafeString):
         return value

@@ -1,4 +1,4 @@
-"""The triage block for the page of the app in an admin site: its template can not be given context otherwise."""
+"""The *Needs attention* block for the app's page in an admin site, whose template gets no other context."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ register = template.Library()
 
 @register.inclusion_tag("durable/admin/triage.html", takes_context=True)
 def durable_triage(context: dict[str, Any]) -> dict[str, Any]:
-    """What needs a person now, as far as the reader may see it."""
+    """What needs attention, as far as the user may see it."""
     request = context.get("request") or getattr(context, "request", None)
     if request is None:
         return {"triage": None}

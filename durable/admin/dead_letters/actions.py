@@ -1,4 +1,4 @@
-"""What staff can do to dead letters: the names, the permissions and the texts of the three actions."""
+"""The actions of staff on dead letters: names, permissions and texts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Action:
 
     @property
     def mode(self) -> RedriveMode:
-        """With which the gates are asked: a discard passes those that a forced redrive passes."""
+        """The mode for checking the gates: a discard passes those that a forced redrive passes."""
         return RedriveMode.ELIGIBLE if self.verb is BulkVerb.REDRIVE else RedriveMode.FORCED
 
     def allowed(self, request: HttpRequest) -> bool:
@@ -39,7 +39,7 @@ class Action:
         return request.user.has_perm(f"durable.{self.permission}")
 
     def may_cancel(self, request: HttpRequest) -> bool:
-        """Whether this user may have the workflows cancelled that still wait, which is more than discarding."""
+        """Whether this user may also cancel the waiting workflows, which needs another permission than discarding."""
         return request.user.has_perm(f"durable.{CANCELLING}")
 
 
@@ -90,8 +90,8 @@ ACTIONS: Mapping[str, Action] = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a form asks for: which rows (keys, or a filter with a ceiling in time) of those that the person may see, and
-    once only under `request_id`.
+    """What a form asks for: which rows (keys, or a filter with an upper limit in time) of those that the user may see,
+    once per `request_id`.
     """
 
     action: Action

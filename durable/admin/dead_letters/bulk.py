@@ -1,4 +1,4 @@
-"""Work that was handed to the workers: how far it is, and what came of it. Read from the workflow's own history."""
+"""Background jobs: their progress and results, read from the history of their workflows."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ _STOPPED: dict[str, Any] = {
 }
 LISTED = 50
 _LOOKED_AT = 50
-"""Events from the end of the history, among which the last result is found: a piece leaves three or four."""
+"""How many events at the end of the history contain the last result: a batch makes three or four."""
 
 
 def bulk_list(room: Any, scope: Scope) -> dict[str, Any]:
-    """The last so many, newest first. Who may not see all sees his own ones and his scope, of the last hundreds."""
+    """The latest jobs, newest first. Users with a limited scope see their own and those in their scope, of the last
+    hundreds.
+    """
     rows = Workflow.objects.using(settings.database_alias).filter(type=change_dead_letters.name).order_by("-pk")
     some = list(rows.defer("result", "failure", "timers")[: LISTED if scope.is_whole else 4 * LISTED])
     now = clock.host_now()
@@ -65,7 +67,7 @@ def bulk_list(room: Any, scope: Scope) -> dict[str, Any]:
 
 
 def _visible(rows: Sequence[Any], scope: Scope) -> list[tuple[Any, BulkJob | None]]:
-    """The works that somebody may see, with what they were asked: those of his scope, and his own."""
+    """The jobs that a user may see, with their requests: those in the user's scope, and the user's own."""
     jobs = [(row, _job(row.pk, row.input)) for row in rows]
     if scope.is_whole:
         return jobs
@@ -75,7 +77,7 @@ def _visible(rows: Sequence[Any], scope: Scope) -> list[tuple[Any, BulkJob | Non
 
 
 def bulk_page(room: Room, workflow_id: uuid.UUID, scope: Scope) -> dict[str, Any] | None:
-    """What the page of one shows; None if there is no such work, or none that this user may see."""
+    """The data of a job's page; None if there is no such job, or none that this user may see."""
     rows = Workflow.objects.using(settings.database_alias).filter(pk=workflow_id, type=change_dead_letters.name)
     row = rows.defer("result", "failure", "timers").first()
     if row is None or not (visible := _visible([row], scope)):
@@ -146,7 +148,7 @@ def _label(job: BulkJob | None) -> str:
 
 
 def _job(workflow_id: uuid.UUID, text: str) -> BulkJob | None:
-    """What was asked for, if it can be read."""
+    """The request, if it can be read."""
     try:
         _args, named = decode_arguments(change_dead_letters, text, codec=settings.codec(), workflow_id=workflow_id)
         job = named.get("job") or _args[0]
@@ -156,15 +158,15 @@ def _job(workflow_id: uuid.UUID, text: str) -> BulkJob | None:
 
 
 def _done_in_the_last_piece(job: BulkJob, progress: BulkProgress) -> int:
-    """How many rows were changed by a piece that was begun and has left no result: the work was ended over it."""
+    """How many rows were changed by a batch that began but has no result, because the job ended meanwhile."""
     rows = [row_id for *_place, row_id in progress.coming]
     audits = StaffAction.objects.using(settings.database_alias).filter(request=job.request, outbox_row_id__in=rows)
     return audits.count() if rows else 0
 
 
 def _last_result(row: Any) -> tuple[int, str] | None:
-    """The ordinal of the last piece that is done, and what it has returned, as stored: one of the last events of the
-    history. None before the first.
+    """The ordinal of the last finished batch, and its stored result, from the last events of the history. None before
+    the first.
     """
     events = Event.objects.using(settings.database_alias).filter(
         workflow_id=row.pk, seq__gt=row.last_seq - _LOOKED_AT, type=EventType.ACTIVITY_COMPLETED.value
@@ -178,7 +180,7 @@ def _last_result(row: Any) -> tuple[int, str] | None:
 
 
 def _progress(workflow_id: uuid.UUID, ordinal: int, result: str) -> BulkProgress | None:
-    """How far the work was, if that can be read."""
+    """The progress of the job, if it can be read."""
     try:
         born = birthplace.result(workflow_id, ordinal)
         progress = settings.codec().decode(result, BulkProgress, path="result", birthplace=born)

@@ -1,4 +1,4 @@
-"""Doing what a confirmed form asks for: here and now for a few rows, else as a workflow of this engine."""
+"""Carries out a confirmed form: at once for a few rows, otherwise as a background job."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
     from durable.admin.lists.room import Room
 
 AT_MOST_HERE = 200
-"""Rows that are changed while the browser waits: a second or two. What is more goes to the workers."""
+"""Rows that are changed while the browser waits: a second or two. More rows become a background job."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """The work is a workflow. `how` says whether this form has begun it now, or had before."""
+    """There is a background job. `how` says whether this form has started it now, or before."""
 
     workflow_id: uuid.UUID
     how: Literal["now", "before"]
 
 
 class NotConfirmed(Exception):
-    """The database did not say whether the work was begun. The form can be sent again: the work is begun once."""
+    """It is not known whether the job was started. The form can be submitted again: the job starts only once."""
 
 
 def carry_out(request: HttpRequest, room: Room, asked: Asked) -> HandedOver | None:
-    """Do it, and tell the person what became of each row; or hand it over to the workers.
+    """Does it, and adds messages about the outcomes; or starts a background job.
 
-    Each row is a transaction of its own, and is changed once under the form's id. Raises `OptionInvalid` before
-    anything is changed, `StoreUnavailable` when the rows can not even be read, `TransactionOpen` where a middleware has
-    opened a transaction, `NotConfirmed`. From the first change
-    on, nothing is read that could fail: what was done is told.
+    Each row is changed in its own transaction, and once under the form's id. Raises `OptionInvalid` before anything is
+    changed, `StoreUnavailable` if the rows cannot even be read, `TransactionOpen` if a middleware has opened a
+    transaction, `NotConfirmed`. After the first change nothing is read that could fail, so that the outcomes are always
+    reported.
     """
     try:
         if asked.wanted is not None:
@@ -97,7 +97,7 @@ def _change(request: HttpRequest, asked: Asked, rows: Sequence[Any]) -> Sequence
 
 
 def _done_before(asked: Asked, rows: Sequence[Any]) -> int:
-    """How many rows this form has moved when it was sent before, beside those that it meets again now."""
+    """How many rows this form moved when it was submitted before, not counting those that it meets again now."""
     if asked.wanted is None:
         return 0
     audits = StaffAction.objects.using(settings.database_alias).filter(request=asked.request_id)
@@ -106,7 +106,7 @@ def _done_before(asked: Asked, rows: Sequence[Any]) -> int:
 
 
 def _begun_before(asked: Asked) -> HandedOver | None:
-    """The workflow that this very form has begun, however long ago."""
+    """The workflow that this form has started, however long ago."""
     try:
         return HandedOver(look.by_key(change_dead_letters.name, str(asked.request_id)).id, "before")
     except WorkflowNotFound:

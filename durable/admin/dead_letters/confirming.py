@@ -1,4 +1,4 @@
-"""The page that asks "are you sure?" about dead letters: what its form carries, and what is read back from it."""
+"""The confirmation page of actions on dead letters: the data of its form, and how it is read back."""
 
 from __future__ import annotations
 
@@ -37,16 +37,17 @@ if TYPE_CHECKING:
 
 LONGEST_REASON = 1_000
 MOST_KEYS = 1_000
-"""More than a list shows on a page; a form with more was not made by this admin."""
+"""More than a page of the list has; a form with more was not made by this admin."""
 THENS = ("fail", "cancel")
 
 
 def ask(
     request: HttpRequest, room: DeadLetterAdmin, name: str, *, keys: Sequence[int] | None, back: str
 ) -> HttpResponse:
-    """Show the page that asks; or, once its form was sent, do it and lead back. `keys` is None for all that match.
+    """Shows the confirmation page; or, when its form was submitted, does it and redirects. `keys` is None for all that
+    match.
 
-    Whoever may not do it, or may not look, gets 403, whatever was sent.
+    Users who may not do it, or may not see the list, get 403.
     """
     action = ACTIONS.get(name)
     if action is None or not room.has_view_permission(request) or not action.allowed(request):
@@ -81,7 +82,9 @@ def ask(
 
 
 def _read(request: HttpRequest, action: Action, keys: Sequence[int] | None) -> Asked:
-    """The form, or a new one. Its id and its ceiling in time stay the same while it is sent and shown again."""
+    """The form, or a new one. Its id and its upper limit in time stay the same while it is submitted
+    and shown again.
+    """
     sent = request.POST
     now = _now()
     at = min(_moment(sent.get("failed_before")) or now, now)
@@ -108,8 +111,8 @@ def _read(request: HttpRequest, action: Action, keys: Sequence[int] | None) -> A
 
 
 def _now() -> datetime:
-    """The database's time, by which dead letters are dated: this host's clock may be ahead of it, and a ceiling in the
-    future would let in what fails later. A database that does not answer is told of when the rows are asked for.
+    """The database's time, by which dead letters are dated: this host's clock may be ahead of it, and a limit in the
+    future would include rows that fail later. If the database does not answer, the query of the rows will report it.
     """
     try:
         return transaction.reading(clock.database_now)
@@ -118,7 +121,7 @@ def _now() -> datetime:
 
 
 def selected_keys(request: HttpRequest) -> list[int]:
-    """The rows that were ticked. What is no key of a row is left out."""
+    """The selected rows. Invalid keys are left out."""
     return _keys(request.POST.getlist(ACTION_CHECKBOX_NAME))
 
 
@@ -135,7 +138,7 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def _problem(asked: Asked) -> str:
-    """What is wrong with a form that was sent, or an empty text."""
+    """What is wrong with a submitted form, or an empty text."""
     if asked.action.reason == "required" and not asked.reason:
         return _("A reason is required. It is kept with the record.")
     if len(asked.reason) > LONGEST_REASON:
@@ -180,7 +183,7 @@ def _page(request: HttpRequest, room: DeadLetterAdmin, asked: Asked, back: str, 
 
 
 def _filter_words(asked: Asked) -> list[str]:
-    """The filter without the ceiling, which the page tells in a sentence of its own."""
+    """The filter without the upper limit, for which the page has a sentence of its own."""
     if asked.wanted is None:
         return []
     if asked.wanted.failed_before == asked.at:
@@ -189,7 +192,7 @@ def _filter_words(asked: Asked) -> list[str]:
 
 
 def _chosen_words(asked: Asked) -> str:
-    """How many were ticked, in words."""
+    """How many were selected, in words."""
     count = len(asked.keys or ())
     return ngettext("%(count)s dead letter", "%(count)s dead letters", count) % {"count": wording.number(count)}
 

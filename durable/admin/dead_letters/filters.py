@@ -1,4 +1,4 @@
-"""What the list of dead letters can be narrowed by. The list and "all that match" read one address the same way."""
+"""The filters of the list of dead letters. The list and "all that match" read a URL in the same way."""
 
 from __future__ import annotations
 
@@ -129,14 +129,14 @@ _NARROWERS: dict[str, Callable[[str, datetime], Narrowed]] = {
 
 
 _NO_FILTERS = frozenset({*IGNORED_PARAMS, PAGE_VAR, ERROR_FLAG, BEFORE_VAR, AFTER_VAR})
-"""What else the address of a list holds, and what narrows nothing."""
+"""Parameters of the list's URL that are not filters."""
 
 
 def filter_of(address: Mapping[str, Any], *, at: datetime, scope: Scope) -> DeadLetterFilter:
-    """What the address of a list means, with everything relative counted from `at`, and nothing that failed after it.
+    """The filter in a list's URL, with relative times counted from `at`, and without rows that failed after it.
 
-    Raises `IncorrectLookupParameters` for values that no filter has, and for filters that the list does not have: an
-    address that the list refuses must not mean "all" to an action.
+    Raises `IncorrectLookupParameters` for invalid values and unknown filters: a URL that the list refuses must not mean
+    "all" to an action.
     """
     names = [*_NARROWERS, SEARCH_VAR]
     unknown = address.keys() - set(names) - _NO_FILTERS
@@ -169,7 +169,7 @@ def searched(queryset: QuerySet[Any], term: str, scope: Scope) -> QuerySet[Any]:
 
 
 def in_words(wanted: DeadLetterFilter) -> list[str]:
-    """What a filter asks for, a sentence part each."""
+    """The conditions of a filter in words, one phrase each."""
     words: list[str] = []
     if wanted.workflow_id is not None:
         words.append(_("of workflow %(id)s") % {"id": wanted.workflow_id})
@@ -212,7 +212,7 @@ def _at(moment: datetime | None) -> str:
 
 
 class LetterFilter(admin.SimpleListFilter):
-    """One filter of the list. A value that is not among the choices is taken from the address where it can be one."""
+    """One filter of the list. A valid value in the URL is accepted even if it is not among the choices."""
 
     def offered(self, request: HttpRequest) -> list[tuple[str, Any]]:
         """The choices."""

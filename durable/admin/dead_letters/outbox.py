@@ -1,4 +1,4 @@
-"""The room of the outbox rows: every activity that was staged, and how its dispatch went."""
+"""The room of the outbox rows: every staged activity, and its deliveries."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class OutboxRowAdmin(Room):
         return Page(title=row.activity, subtitle=_("outbox row"), badges=badges, parts=parts, space=space)
 
     def _stored(self, row: Any, seen: PayloadSight) -> Any:
-        """The heavy columns as raw text; payloads only for those who may see them. None: the row has just gone."""
+        """The heavy columns as raw text; payloads only for users who may see them. None: the row no longer exists."""
         wanted = payloads.columns(*self.payload_columns) if seen.is_shown else {}
         rows = OutboxRow.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
         return rows.annotate(options_text=Left(Cast("options", TextField()), _OPTIONS_SHOWN), **wanted).first()

@@ -1,4 +1,6 @@
-"""The page of one dead letter: why it is one, what its workflow knows, what was tried, and what can be done."""
+"""The page of one dead letter: why it is one, whether its workflow is waiting, its attempts, and
+the possible actions.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,7 @@ def _audit(row: Any) -> Table:
 
 
 def _buttons(room: Room, request: HttpRequest, row: Any) -> list[Button]:
-    """The actions that this user may take, each with the refusal that it would meet, if any."""
+    """The actions that this user may take, each with the refusal that it would get, if any."""
     allowed = [action for action in ACTIONS.values() if action.allowed(request)]
     if not allowed:
         return []
@@ -166,14 +168,14 @@ def _buttons(room: Room, request: HttpRequest, row: Any) -> list[Button]:
 
 
 def _tone(action: Action, plain: str) -> str:
-    """Force is nothing to reach for where a plain redrive does the same."""
+    """A forced redrive is less prominent where a plain redrive is enough."""
     if action.verb is BulkVerb.FORCE and plain == redriving.REDRIVABLE:
         return "quiet"
     return "danger" if action.reason == "required" else ""
 
 
 def _verdict(row: Any, mode: RedriveMode) -> str:
-    """What the gates say now. What can not be learnt keeps no button from being pressed: they speak again then."""
+    """The gates' verdicts now. If they cannot be read, no button is disabled: the action checks the gates again."""
     try:
         return redriving.verdicts([row], mode=mode)[0]
     except (StoreUnavailable, DatabaseError, InterfaceError) as error:

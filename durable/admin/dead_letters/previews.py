@@ -28,7 +28,7 @@ logger = get_logger("durable.admin")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """So many would be refused, and why. `overridable` ones a forced redrive would let through."""
+    """How many would be refused, and why. `overridable`: a forced redrive would not refuse them."""
 
     number: int
     count: str
@@ -38,7 +38,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """How many would go, how many would be refused. `failed` says that it could not be counted, which stops nothing."""
+    """How many rows would be moved, how many refused. `failed`: it could not be counted; the action is
+    still possible.
+    """
 
     total: str = ""
     go: int = 0
@@ -52,7 +54,7 @@ class Preview:
 
     @property
     def total_words(self) -> str:
-        """How many are meant, in words."""
+        """How many are selected, in words."""
         if not self.total:
             return _("All dead letters that match")
         return ngettext("%(count)s dead letter", "%(count)s dead letters", 1 if self.total == "1" else 2) % {
@@ -61,17 +63,17 @@ class Preview:
 
     @property
     def pointless(self) -> bool:
-        """Whether it is known that none of them would go."""
+        """Whether it is known that all of them would be refused."""
         return not (self.failed or self.capped or self.go)
 
     @property
     def may_wait(self) -> bool:
-        """Whether a workflow may still wait for one of those that would go."""
+        """Whether a workflow may be waiting for one of those that would be moved."""
         return self.failed or self.capped or self.held > 0
 
     @property
     def overridable(self) -> bool:
-        """Whether a forced redrive would let some of the refused ones through."""
+        """Whether a forced redrive would move some of the refused ones."""
         return any(line.overridable for line in self.refused)
 
 
@@ -79,13 +81,13 @@ OVERRIDABLE = frozenset({"history_records_outcome", "already_judged"})
 
 
 def letters(keys: Sequence[int], scope: Scope) -> list[Any]:
-    """The rows of a selection that are still there and may be seen, without what they carry."""
+    """The rows of a selection that still exist and may be seen, without their payloads."""
     rows = scope.narrow(DeadLetter.objects.using(settings.database_alias)).filter(pk__in=keys)
     return list(rows.defer("input", "options", "last_heartbeat").order_by("pk"))
 
 
 def preview(asked: Asked) -> Preview:
-    """Ask the gates, and write nothing. Whatever the database says to that, the action itself can go ahead."""
+    """Checks the gates, and writes nothing. If the database fails meanwhile, the action itself is still possible."""
     try:
         return _preview(asked)
     except (StoreUnavailable, DatabaseError, InterfaceError) as error:
@@ -139,7 +141,7 @@ def _all_that_match(wanted: DeadLetterFilter, scope: Scope) -> Any:
 
 
 def _held(meant: Any) -> int:
-    """How many have a workflow that still waits for them."""
+    """How many have a workflow that is waiting for them."""
     return preview_redrive(meant, mode=RedriveMode.ELIGIBLE).redrivable
 
 

@@ -1,4 +1,4 @@
-"""The room of the dead letters: what waits for a person's decision, and the three things that can be decided."""
+"""The room of the dead letters, with its three actions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from durable.models import DeadLetter, FailedAttempt, Workflow
 
 
 class DeadLetterAdmin(Room):
-    """Dead letters: activities that nobody will try again unless somebody decides so."""
+    """Dead letters: activities that will not be retried until someone acts."""
 
     heavy = ("input", "options", "last_heartbeat")
     payload_columns = ("input",)
@@ -66,7 +66,7 @@ class DeadLetterAdmin(Room):
         return {name: (self._act, name, action.label) for name, action in ACTIONS.items() if action.allowed(request)}
 
     def get_urls(self) -> list[URLPattern]:
-        """Beside the usual addresses: the question before each action on one row, and the work that was handed over.
+        """Besides the usual URLs: the confirmation page of each action on one row, and the background jobs.
 
         Each change is a transaction of the engine's own, so none of these views may begin one before it.
         """
@@ -85,7 +85,7 @@ class DeadLetterAdmin(Room):
         return outside_transactions(urls)
 
     def act(self, request: HttpRequest) -> HttpResponse:
-        """A POST to the list: one of the actions on the ticked rows, or on all that match."""
+        """A POST to the list: one of the actions on the selected rows, or on all that match."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         if "action" not in request.POST:
@@ -125,7 +125,7 @@ class DeadLetterAdmin(Room):
         )
 
     def bulk_view(self, request: HttpRequest, workflow_id: uuid.UUID) -> HttpResponse:
-        """How far work in the background is."""
+        """The page of a background job."""
         self._only_viewers(request)
         context = bulk_page(self, workflow_id, scope_of(request))
         if context is None:
@@ -133,15 +133,15 @@ class DeadLetterAdmin(Room):
         return self.answer(request, "durable/admin/bulk.html", str(context["title"]), context)
 
     def progress_address(self, workflow_id: uuid.UUID) -> str:
-        """Where to see how far work in the background is."""
+        """The URL of a background job's page."""
         return reverse("admin:durable_deadletter_bulk", args=[workflow_id], current_app=self.admin_site.name)
 
     def bulk_list_address(self) -> str:
-        """Where all work in the background is listed."""
+        """The URL of the list of background jobs."""
         return reverse("admin:durable_deadletter_bulk_list", current_app=self.admin_site.name)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """The list, with the bar of actions for those who may take one."""
+        """The list, with the action bar for users who may take an action."""
         more = {"across": True, "bulk_list_url": self.bulk_list_address()}
         return super().changelist_view(request, {**more, **(extra_context or {})})
 

@@ -1,4 +1,4 @@
-"""What became of each dead letter, told to the person who asked: one message for each kind of outcome."""
+"""Messages about the outcomes of an action on dead letters: one for each kind of outcome."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ NAMED = 5
 Outcome = Redriven | Discarded | RedriveRefused
 
 _AS_BEFORE = (StoreUnavailable, RowUnreadable)
-"""Refusals that say nothing about a change: the row stands as the preview saw it, or as nobody can know."""
+"""Refusals that do not mean a change: the row is as the preview saw it, or its state is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowOutcome:
-    """One row that was meant, and what became of it."""
+    """One selected row, and its outcome."""
 
     key: int
     activity: str
@@ -43,8 +43,8 @@ class RowOutcome:
 
 
 def tell(request: HttpRequest, room: Room, asked: Asked, outcomes: Sequence[RowOutcome], *, before: int) -> None:
-    """Add the messages: what was done, each kind of refusal with its reason and what to do next, what changed since
-    the preview. `before` rows do not match any more because this very form has moved them.
+    """Adds the messages: what was done, each kind of refusal with its reason and what to do next, what changed since
+    the preview. `before` rows no longer match because this form has already moved them.
     """
     done = [entry for entry in outcomes if not isinstance(entry.outcome, RedriveRefused)]
     if done:
@@ -148,7 +148,7 @@ def _refused(room: Room, words: refusals.Wording, refused: Sequence[RowOutcome],
 
 
 def _changed(room: Room, asked: Asked, outcomes: Sequence[RowOutcome], done: int) -> SafeString | str:
-    """What is different from the preview: by name where rows were chosen singly, else by number."""
+    """What is different from the preview: by name if rows were selected one by one, else by number."""
     again = [
         entry
         for entry in outcomes
@@ -176,10 +176,10 @@ def _changed(room: Room, asked: Asked, outcomes: Sequence[RowOutcome], done: int
 
 
 def _has_changed(entry: RowOutcome) -> bool:
-    """Whether it was refused for how it stands now."""
+    """Whether it was refused because of its current state."""
     return isinstance(entry.outcome, RedriveRefused) and not isinstance(entry.outcome, _AS_BEFORE)
 
 
 def gone(key: int) -> RowOutcome:
-    """A row that was chosen and is not there any more."""
+    """A selected row that no longer exists."""
     return RowOutcome(key, "", RowNotFound(None, 0))

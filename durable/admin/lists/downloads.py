@@ -1,4 +1,6 @@
-"""Payloads as files: what a page has no room for. For those who may see payloads, and never whole in memory."""
+"""Payloads as files, if they are too long for a page. Only for users who may see payloads, and
+never whole in memory.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def payload_within(column: str) -> Coalesce:
 
 
 def birthplace_within(rows: QuerySet[Any], column: str, *, single: bool) -> Birthplace:
-    """Where that payload was made, of the one row that is meant. `single` says what its workflow is."""
+    """Where the payload of this row was made. `single` says whether its workflow is a single activity."""
     names = {f"{key}_within": _Member(column, key) for key in ("type", "name")}
     known = {f"{key}_is_there": Length(_Member(column, key)) for key in PAYLOAD_KEYS}
     row = rows.annotate(**names, **known).values("workflow_id", "ordinal", *names, *known).first()
@@ -60,7 +62,7 @@ def payload_column(name: str) -> Cast:
 
 
 def only_for_viewers(request: HttpRequest) -> None:
-    """Raise `PermissionDenied` unless this is a look at payloads by somebody who may see them."""
+    """Raises `PermissionDenied` unless this user may see payloads."""
     if request.method not in ("GET", "HEAD") or not sight.of_payloads(request).is_shown:
         raise PermissionDenied
 
@@ -72,10 +74,10 @@ def record(request: HttpRequest, looked: payloads.Looked | None) -> None:
 
 
 def answer(rows: QuerySet[Any], expression: Any, filename: str, born: Birthplace) -> StreamingHttpResponse | None:
-    """The payload of the one row that is meant, as a file. None: there is no such row, or it has none.
+    """The payload of one row as a file. None: there is no such row, or it has none.
 
-    Read and sent piece by piece. With a codec of the project's that turns texts into others it is read whole, since
-    only the whole can be unwrapped: one payload, which `MAX_PAYLOAD_BYTES` bounds.
+    Read and sent in pieces. With a codec that changes the text it is read whole, since only the whole can be unwrapped:
+    one payload, limited by `MAX_PAYLOAD_BYTES`.
     """
     pieces = _pieces(rows, expression)
     first = next(pieces, None)

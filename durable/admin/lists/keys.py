@@ -1,4 +1,4 @@
-"""Keys of rows as they stand in addresses: text that anybody may have typed."""
+"""Keys of rows in URLs: text that anybody may have typed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists that never count: pages follow one another by key, and only the next and the former one are known."""
+"""Lists without counts: pages follow one another by key, and only the next and the previous one are known."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KeysetChangeList(ChangeList):
     """
 
     draws_itself = True
-    """For the templates of this app label: the list and its bar of actions are drawn by them, not by the theme."""
+    """For the templates of this app label: they render the list and its action bar, not the theme."""
 
     forward_url: str | None
     backward_url: str | None
@@ -95,12 +95,14 @@ class KeysetChangeList(ChangeList):
         return sign, names[0].lstrip("-") if len(names) > 1 else ""
 
     def _cursor(self, row: Any) -> str:
-        """A row's place in the order, as it stands in addresses."""
+        """A row's position in the order, as it is written in URLs."""
         _sign, moment = self._order()
         return f"{getattr(row, moment).astimezone(UTC).isoformat()}~{row.pk}" if moment else str(row.pk)
 
     def _beyond(self, rows: QuerySet[Any], cursor: str | None, *, forward: str, backward: str) -> QuerySet[Any]:
-        """The rows behind a cursor: `forward` is the comparison in a descending order, `backward` in an ascending."""
+        """The rows after a cursor: `forward` is the comparison in a descending order, `backward` in an
+        ascending one.
+        """
         sign, moment = self._order()
         compare = forward if sign else backward
         if not moment:
@@ -111,7 +113,7 @@ class KeysetChangeList(ChangeList):
             at = datetime.fromisoformat(text).astimezone(UTC)
         except (ValueError, OverflowError) as error:
             raise IncorrectLookupParameters(f"{cursor!r} is not a position in this list") from error
-        # The first condition says nothing new; it is the one that an index can begin at.
+        # The first condition is redundant, but an index can begin at it.
         return rows.filter(
             Q(**{f"{moment}__{compare}e": at}),
             Q(**{f"{moment}__{compare}": at}) | Q(**{moment: at, f"pk__{compare}": key}),

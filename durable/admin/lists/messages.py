@@ -1,4 +1,4 @@
-"""The room of the messages: what waits for a workflow's next turn."""
+"""The room of the messages, which wait for a workflow's next turn."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAME = re.compile(r'\{\s*"name"\s*:\s*')
 
 
 def message_state(message: Any, now: Any, *, ended: bool) -> object:
-    """Unread for good (its workflow has ended), parked, due, or waiting for its time."""
+    """Never read (its workflow has ended), parked, due, or waiting for its time."""
     if ended and message.parked:
         return wording.badge(_("Never read"), "off")
     if message.parked:
@@ -75,7 +75,7 @@ class KindFilter(ChoiceFilter):
 
 
 class ParkedFilter(ChoiceFilter):
-    """Messages that a paused or blocked workflow does not take."""
+    """Messages that a paused or blocked workflow does not read."""
 
     title = gettext_lazy("state")
     parameter_name = "parked"
@@ -88,7 +88,7 @@ class ParkedFilter(ChoiceFilter):
 
 
 class MessageAdmin(Room):
-    """Messages that no turn has taken yet. A turn that takes one removes it and records an event."""
+    """Messages that no turn has read yet. A turn that reads one deletes it and records an event."""
 
     heavy = ("payload",)
     payload_columns = ("payload",)

@@ -1,4 +1,4 @@
-"""What a read-only page is made of: facts, tables and texts. The template draws them; nothing here knows HTML."""
+"""The parts of a read-only page: facts, tables and texts. The template renders them; there is no HTML here."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Button:
-    """Something that can be done: a link to the page that asks first. `refused` says why it can not be done now."""
+    """An action: a link to its confirmation page. `refused` says why it cannot be done now."""
 
     label: object
     address: str

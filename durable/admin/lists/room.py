@@ -1,4 +1,4 @@
-"""The base of every room: a list and a page per row, for looking only."""
+"""The base of every room: a read-only list, and a read-only page per row."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ ROWS_SHOWN = 50
 
 
 def on_the_list(action_location: Any) -> bool:
-    """Whether Django asks for the actions of a list. Since 6.1 it asks for those of a row's page, too."""
+    """Whether Django requests the actions of a list. Since 6.1 it also requests those of a row's page."""
     return getattr(action_location, "name", "CHANGE_LIST") == "CHANGE_LIST"
 
 
@@ -65,7 +65,7 @@ class Page:
 
 
 class Room(_Base):
-    """Rows that can be looked at. Nobody adds, changes or deletes here, superusers included: any other method is 403.
+    """Read-only rows. Nobody can add, change or delete here, superusers included: other methods get 403.
 
     `heavy` names the columns that a list never selects: payloads, results, tracebacks, and stored JSON, which may not
     even decode. `payload_columns` are those that hold a payload: it can be downloaded.
@@ -102,7 +102,9 @@ class Room(_Base):
         return scope_of(request).narrow(rows).defer(*self.heavy)
 
     def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest | None = None) -> bool:
-        """Only the filters that the list shows: others could read a hidden payload letter by letter, or scan it all."""
+        """Only the filters of the list: others could read a hidden payload letter by letter, or scan the
+        whole table.
+        """
         return lookup in {shown.parameter_name for shown in self.list_filter}  # type: ignore[union-attr]
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[KeysetChangeList]:
@@ -124,7 +126,7 @@ class Room(_Base):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
-        """The page of one row. An id that is no id, or of no row, leads back with a message."""
+        """The page of one row. For an invalid id, or one without a row, redirects with a message."""
         _only_reading(request)
         if not self.has_view_permission(request):
             raise PermissionDenied
@@ -158,7 +160,7 @@ class Room(_Base):
         )
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The row of a key as it stands in an address, or `None`, whatever was typed."""
+        """The row of a key in a URL, or `None`, whatever was typed."""
         key = read_key(self.model, object_id)
         return None if key is None else self.get_queryset(request).filter(pk=key).first()
 
@@ -179,7 +181,7 @@ class Room(_Base):
         return {}
 
     def get_urls(self) -> list[URLPattern]:
-        """Beside the usual addresses, one for each payload as a file."""
+        """Besides the usual URLs, one for each payload as a file."""
         if not self.payload_columns:
             return super().get_urls()
         view = self.admin_site.admin_view(self.payload_view)
@@ -234,8 +236,8 @@ class Room(_Base):
         return self.link(Workflow, workflow_id, wording.short_id(workflow_id))
 
     def kind_of_error(self, model: type[Model], row: Any, text: str) -> object:
-        """The class of what a row has failed by, which is for everybody who sees the row, and the way to all rows of
-        the list that have failed by the same.
+        """The class of a row's error, which every user who sees the row may see, and a link to all rows of the list
+        with the same kind of error.
         """
         shown = wording.plain(wording.name(row.error_class, 200))
         if not row.error_group:
@@ -263,7 +265,7 @@ def outside_transactions(urls: list[URLPattern]) -> list[URLPattern]:
 
 
 class ChoiceFilter(admin.SimpleListFilter):
-    """A filter by one of its own values; another value in the address leads back to the whole list."""
+    """A filter by one of its own values; with another value in the URL, redirects to the whole list."""
 
     def value(self) -> str | None:
         chosen = super().value()

@@ -1,4 +1,4 @@
-"""What the reader of a page may see of the whole: his scope, and the numbers of it."""
+"""What the user of a page may see: the scope, and the numbers within it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from durable.store.operators.reads import COUNT_CAP, FAILED_WITHIN, QueueState
 
 
 def scope_of(request: HttpRequest) -> Scope:
-    """The scope of who asks; the hook is asked once for a request."""
+    """The scope of the request's user; the hook is called once per request."""
     scope: Scope | None = getattr(request, "_durable_scope", None)
     if scope is None or scope.user != request.user:
         scope = Scope(request.user)
@@ -27,7 +27,7 @@ def scope_of(request: HttpRequest) -> Scope:
 
 
 def readings(scope: Scope) -> look.Readings:
-    """Where the numbers of the app's page come from for somebody who may not see all rows."""
+    """The numbers on the app's page for users who may not see all rows."""
     if scope.is_whole:
         return look.Readings()
     numbers = _Numbers(scope)
@@ -35,7 +35,7 @@ def readings(scope: Scope) -> look.Readings:
 
 
 class _Numbers:
-    """The numbers that `durable.store.operators.reads` has of all rows, of those within a scope; capped like them."""
+    """The numbers of `durable.store.operators.reads`, for the rows within a scope; capped in the same way."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
@@ -66,7 +66,7 @@ class _Numbers:
         return [QueueState(queue, len(due), min(due.values())) for queue, due in sorted(by_queue.items())]
 
     def counts(self, connection: BaseDatabaseWrapper) -> dict[str, int]:
-        """How much needs people."""
+        """What needs attention."""
         now = clock.database_now(connection)
         since: timedelta = FAILED_WITHIN
         workflows, rows = self.scope.workflows(), self.scope.rows()

@@ -1,5 +1,5 @@
-"""The room of what staff did: who did what to which workflow or activity, when, through what and why. Kept also when
-the person is gone.
+"""The room of staff actions: who did what to which workflow or activity, when, through which interface and why. Kept
+when the user is deleted.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def what_words(audit: Any) -> str:
 
 
 def through_words(audit: Any) -> object:
-    """Through what it was asked for; by a job in the background, that too."""
+    """The interface through which it was requested, and whether a background job did it."""
     words = wording.plain(str(_THROUGH.get(audit.through, audit.through)))
     return format_html("{} ({})", words, _("in the background")) if audit.job else words
 
@@ -63,8 +63,8 @@ def actor_shown(audit: Any) -> object:
 
 
 def actions_table(rows: QuerySet[Any], title: str, empty: str) -> Table:
-    """What staff did to one workflow or one activity, the newest first, at most so many. What was only looked at is in
-    the list alone.
+    """The actions of staff on one workflow or one activity, the newest first, with a limit. Views are
+    only in the list.
     """
     done = rows.using(settings.database_alias).exclude(verb=StaffVerb.VIEW.value).defer("data")
     audits = list(done.order_by("-at", "-pk")[: ROWS_SHOWN + 1])
@@ -112,7 +112,7 @@ class StaffActionAdmin(Room):
     empty_text = gettext_lazy("No staff actions yet.")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """With what is left of the activity: its row may be gone."""
+        """The activity; its row may no longer exist."""
         row = OutboxRow.objects.filter(pk=OuterRef("outbox_row_id"))
         rows: QuerySet[Any] = super().get_queryset(request).annotate(activity=Subquery(row.values("activity")[:1]))
         return rows

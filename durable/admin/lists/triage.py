@@ -1,4 +1,4 @@
-"""What needs a person now, at the head of the app's index: or that nothing does."""
+"""*Needs attention*, at the top of the app's index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = get_logger("durable.admin")
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """One thing that needs somebody. `figure` is what stands out, `text` says what it means."""
+    """One thing that needs attention. `figure` is the large number, `text` explains it."""
 
     figure: str
     label: str
@@ -36,7 +36,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Triage:
-    """Everything that needs somebody; with no cards, all is calm. `calm` are the quiet facts that go with that."""
+    """Everything that needs attention; without cards, all is clear. `calm` are the facts that are shown then."""
 
     cards: Sequence[Card]
     calm: Sequence[str]
@@ -45,7 +45,7 @@ class Triage:
 
 
 def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
-    """What this user may see of it: each card needs the permission to view its rows. None: nothing at all."""
+    """The part that this user may see: each card needs the permission to view its rows. None: nothing at all."""
     may = {
         model: user.has_perm(f"durable.view_{model}")
         for model in ("deadletter", "workflow", "workitem", "worker", "outboxrow")
@@ -145,7 +145,7 @@ def _queues(health: look.Health, site_name: str, may: dict[str, bool], without: 
 
 
 def _turns(health: look.Health, site_name: str, without: set[str]) -> list[Card]:
-    """Workflows that can run and that nobody turns, in queues that have workers."""
+    """Workflows that can run but are not turned, in queues that have workers."""
     oldest = min(
         (state for state in health.turns if state.queue not in without),
         key=lambda state: state.oldest_due,

@@ -30,7 +30,7 @@ def cancel_words(item: WorkItem) -> object:
 
 
 class WorkItemAdmin(Room):
-    """Deliveries in the hands of workers. A row exists from the claim until the delivery has ended."""
+    """Deliveries that are out with workers. A row exists from the claim until the delivery has ended."""
 
     heavy = ("heartbeat",)
     payload_columns = ("heartbeat",)

@@ -1,4 +1,4 @@
-"""The room of the workers: who is there."""
+"""The room of the workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MISSED_BEATS = 2
 
 
 class WorkerAdmin(Room):
-    """Worker processes and their last signs of life. Information only: nothing depends on these rows."""
+    """Worker processes and their last heartbeats. Information only: nothing depends on these rows."""
 
     heavy = ("queues",)
     ordering = ("pk",)

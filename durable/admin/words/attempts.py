@@ -1,4 +1,4 @@
-"""Failed attempts for reading, and how far a row has come within its budgets."""
+"""Failed attempts for reading, and how much of its budgets a row has used."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def attempt_words(row: OutboxRow) -> str:
 
 
 def delivery_words(row: OutboxRow) -> str:
-    """How often the row was given to a worker, and how many of these were lost."""
+    """How often the row was delivered to a worker, and how many deliveries were lost."""
     if not row.delivery_failures:
         return wording.number(row.deliveries)
     return _("%(number)s; %(lost)s of %(budget)s lost") % {
@@ -113,7 +113,7 @@ def delivery_words(row: OutboxRow) -> str:
 
 
 def next_try(row: OutboxRow, now: datetime) -> object:
-    """When a waiting row is due."""
+    """When a pending row is due."""
     if row.status != OutboxStatus.PENDING:
         return wording.NOTHING
     if row.paused:

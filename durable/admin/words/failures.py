@@ -1,4 +1,4 @@
-"""What errors said, as it is shown, and what is shown in its place: their class, which is for everybody."""
+"""Error messages as they are shown, or in their place the error's class, which everybody may see."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def block(data: Mapping[str, Any], seen: FailureSight, workflow_id: uuid.UUID) -
 
 
 def named(naming: Naming | None, seen: FailureSight) -> str:
-    """By what a dead letter is recognised: its business key, and its error as far as it may be seen."""
+    """How a dead letter is recognised: its business key, and its error as far as it may be seen."""
     if naming is None:
         return ""
     return str(naming if seen.is_shown else naming.without_text())

@@ -1,6 +1,6 @@
 """How payloads are shown: always escaped, always bounded, readable whatever they hold.
 
-A page has room for so many bytes of payloads and tracebacks in all, see `Space`; what finds none is cut, says so, and
+The total size of payloads and tracebacks on a page is limited, see `Space`; what exceeds it is cut, marked as cut, and
 can be downloaded.
 """
 
@@ -37,7 +37,7 @@ from durable.outcomes import Through
 logger = get_logger("durable.admin")
 
 SHOWN_CHARACTERS = 20_000
-"""More than this of one payload is not put on a page; a browser can show it, a person does not read it."""
+"""More than this of one payload is not shown on a page: a browser could show it, but nobody would read it."""
 
 LOADED_CHARACTERS = 100_000
 """More than this of one payload is not loaded for a page, and not taken apart."""
@@ -49,7 +49,7 @@ _LONGEST = 6
 """Bytes of HTML that one character takes at most, as in `&quot;`."""
 
 DIGEST = "digest"
-"""Stands for arguments, and is for those who may see them."""
+"""A digest of arguments, only for users who may see these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +149,12 @@ def stored(row: Any, name: str, born: Birthplace, address: str) -> Stored | None
 
 
 def is_plain() -> bool:
-    """Whether payloads are stored as they are read, so that a part of one can be read by itself."""
+    """Whether payloads are stored unchanged, so that a part of one can be read."""
     return type(settings.codec()).unwrap is JsonCodec.unwrap and not hidden.names()
 
 
 def unwrapped(text: str, born: Birthplace) -> str:
-    """A stored payload as its codec reads it, or as it is stored where that fails; secret fields are hidden."""
+    """A stored payload unwrapped by its codec, or as it is stored if that fails; secret fields are hidden."""
     try:
         opened = settings.codec().unwrap(text, born)
     except BaseException:  # noqa: BLE001 - the codec is the project's code, and a page has to open without its help
@@ -190,8 +190,8 @@ def indented(data: Any) -> str:
 
 
 def block(text: str, space: Space, *, whole: Stored | None = None) -> SafeString:
-    """Text as it is, in a box of its own; cut where nobody reads on, and where the page has no room. `whole` is the
-    payload that the text is read from, if it is one.
+    """Text as it is, in a box; cut at the limit, and when the page has no more room. `whole` is the payload from which
+    the text is read, if it is one.
     """
     html, is_all = space.fit(text)
     box = format_html('<pre class="durable-text" dir="ltr">{}</pre>', html) if html or is_all else SafeString("")
@@ -216,7 +216,7 @@ def payload(stored_text: Stored | None, seen: PayloadSight, space: Space) -> Saf
 
 
 def _part(stored_text: Stored, space: Space) -> SafeString:
-    """Of a longer payload than is loaded, the beginning, if that can be read by itself."""
+    """The beginning of a payload that is too long to load, if a part can be read."""
     if is_plain() and DIGEST_KEY not in stored_text.text:
         return block(stored_text.text, space, whole=stored_text)
     return _unshown(stored_text)
@@ -261,7 +261,7 @@ def envelope(
     """A message's data as HTML. `place` finds the birthplaces of the payloads in it."""
     if not seen.is_shown or stored_text is None:
         return payload(stored_text, seen, space)
-    if not stored_text.is_whole:  # it cannot be taken apart, and may hold what is not to be seen
+    if not stored_text.is_whole:  # it cannot be parsed, and may contain hidden data
         return _unshown(stored_text)
     data = read_json(stored_text.text)
     try:

@@ -1,4 +1,4 @@
-"""Verdicts and outcomes of dead letters in words for staff: what it is, why, and what to do next."""
+"""Refusals and outcomes of dead letters in words for staff: what it is, why, and what to do next."""
 
 from __future__ import annotations
 
@@ -124,20 +124,20 @@ def of_code(code: str) -> Wording:
 
 
 def sentences(refusal: RedriveRefused) -> str:
-    """A refusal that is about no row: why, and what can be done."""
+    """A refusal that does not concern a row: why, and what can be done."""
     words = of(refusal)
     return f"{words.why} {words.next}"
 
 
 def why_not(verdict: str, status: str) -> str:
-    """Why the gates would refuse a row that stands so."""
+    """Why the gates would refuse a row in this state."""
     if verdict == NotDeadLettered.code and status in _STATUS_WHY:
         return str(_STATUS_WHY[status])
     return of_code(verdict).why
 
 
 def of(refusal: RedriveRefused) -> Wording:
-    """A refusal with what it carries: how the workflow ended, how the row stands, whether the outcome is known."""
+    """A refusal with its details: how the workflow ended, the state of the row, whether the outcome is known."""
     general = of_code(refusal.code)
     why: Any = None
     match refusal:
@@ -155,7 +155,7 @@ def of(refusal: RedriveRefused) -> Wording:
 
 
 def judged(row: Any) -> str:
-    """Whether the workflow knows of the failure, in words. Empty for what never was a dead letter."""
+    """Whether the workflow is waiting, in words. Empty for a row that never was a dead letter."""
     if not row.dead_lettered_at:
         return ""
     if row.failure_delivered:

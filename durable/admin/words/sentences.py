@@ -1,4 +1,4 @@
-"""Events as sentences. Whatever an event's data holds, a sentence comes out; it is plain text, never markup."""
+"""Events as sentences. Whatever an event's data contains, there is a sentence; it is plain text, never markup."""
 
 from __future__ import annotations
 

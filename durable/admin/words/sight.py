@@ -1,6 +1,6 @@
-"""Whether a reader sees what is kept from sight, and if not, why: payloads, and what errors said.
+"""Whether a user sees confidential data, and if not, why: payloads, and error messages.
 
-The two are told apart by type, so that the one permission never stands for the other.
+The two have different types, so that one permission is never taken for the other.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Sight:
 
 
 class PayloadSight(_Sight):
-    """Whether a reader sees payloads, and what a workflow says of itself."""
+    """Whether a user sees payloads, and workflows' status messages."""
 
     words: ClassVar[Mapping[Why, Any]] = {
         Why.NO_PERMISSION: gettext_lazy("Hidden: you need the permission to view payloads."),
@@ -55,7 +55,7 @@ class PayloadSight(_Sight):
 
 
 class FailureSight(_Sight):
-    """Whether a reader sees what errors said: an error may quote any payload."""
+    """Whether a user sees error messages, which may quote any payload."""
 
     words: ClassVar[Mapping[Why, Any]] = {
         Why.NO_PERMISSION: gettext_lazy("Hidden: you need the permission to view failures."),

@@ -1,4 +1,4 @@
-"""Words for people: statuses, causes, moments and spans. Everything answered here is text or already escaped HTML."""
+"""Words for people: statuses, causes, times and spans. Everything returned here is text or already escaped HTML."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from durable.outcomes import Cause, OutboxStatus, WorkflowStatus
 NOTHING = mark_safe('<span class="durable-quiet durable-nothing">–</span>')
 
 GROUP_VAR = "error_group"
-"""What the lists call the group of errors in their addresses."""
+"""The URL parameter of the lists for the group of errors."""
 _GROUP = re.compile(r"[0-9a-f]{16}")
 
 _WORKFLOW_STATUS: dict[str, tuple[Any, str]] = {
@@ -64,14 +64,14 @@ _MESSAGES: dict[str, Any] = {
 
 
 def number(value: int) -> str:
-    """An amount, or a place in a history, in the reader's form: "1,241" in English, "1.241" in German. Every number on
-    a page goes through here, so that a page has one form; keys of rows stand as they do in addresses.
+    """A number in the user's format: "1,241" in English, "1.241" in German. All numbers on pages are formatted here,
+    except primary keys, which match the URLs.
     """
     return formats.number_format(value, decimal_pos=0, use_l10n=True, force_grouping=True)
 
 
 def place(value: object) -> object:
-    """A place in a history as stored: a number in the reader's form, a dash for none, and anything else as it is."""
+    """A stored position in a history: a number in the user's format, a dash for none, and anything else as it is."""
     return number(value) if isinstance(value, int) and not isinstance(value, bool) else plain(value)
 
 
@@ -209,8 +209,8 @@ def plain(value: object) -> object:
 
 
 def shortened(text: str, limit: int) -> str:
-    """At most `limit` characters of a text of somebody else's, with an ellipsis where something was cut. What makes no
-    mark, or changes the direction of the rest, is an escape.
+    """At most `limit` characters of another person's text, with an ellipsis if it was cut. Invisible characters, and
+    those that change the direction of text, are escaped.
     """
     return _cut(visible(text[: limit + 1].replace("\r\n", "\n"), lines=True), limit)
 

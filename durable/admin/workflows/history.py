@@ -68,7 +68,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class HistoryPage:
-    """A page of events, where it stands in the whole, and the ways on."""
+    """A page of events, its position in the history, and the links to other pages."""
 
     entries: Sequence[Entry]
     order: Order
@@ -89,7 +89,7 @@ def history_page(
     failure_sight: FailureSight,
     space: payloads.Space,
 ) -> HistoryPage:
-    """The page of the history that the address asks for; an address that asks nonsense gets the first one.
+    """The page of the history that the URL asks for; an invalid URL gets the first page.
 
     `seq` has no gaps, so pages are cut by it: any page is one range of the primary key, without a count or an offset.
     """
@@ -142,8 +142,8 @@ def single_event(
     space: payloads.Space,
     address: str,
 ) -> Entry | None:
-    """One event with its data, or `None`. Of longer data than a page loads, the beginning of the payload alone: all of
-    that is at `address`.
+    """One event with its data, or `None`. If the data is longer than a page loads, only the beginning of the payload:
+    all of it is at `address`.
     """
     events = _events(workflow.pk, payloads.LOADED_CHARACTERS).filter(seq=min(seq, _LAST_SEQ + 1))
     record = events.values_list("seq", "type", "ordinal", "recorded_at", "characters", "text").first()
@@ -238,7 +238,7 @@ def _shown(
     seen: PayloadSight,
     failure_sight: FailureSight,
 ) -> tuple[str, str]:
-    """The data for reading, and a traceback apart from it, since lines are not readable inside JSON."""
+    """The data for reading, and the traceback separately, since its lines are not readable inside JSON."""
     if text is None or data == {}:
         return "", ""
     if data is None:
@@ -258,7 +258,7 @@ def _shown(
 
 
 def _unreadable(text: str, seen: PayloadSight, failure_sight: FailureSight) -> str:
-    """The payload can not be told from the rest, so all of it is shown as it is, or none."""
+    """The payload cannot be separated from the rest, so all of it is shown as it is, or nothing."""
     if DIGEST_KEY in text:
         return _("Hidden: it is damaged, and contains the key of the digests.")
     if hidden.names():
@@ -269,9 +269,9 @@ def _unreadable(text: str, seen: PayloadSight, failure_sight: FailureSight) -> s
 
 
 def _activity_names(workflow: Any, records: Sequence[Any]) -> dict[int, str]:
-    """The activity's name by `seq`: from the rows of the current run, and else from what stands in these records.
+    """The activity's name by `seq`: from the rows of the current run, otherwise from these records.
 
-    Ordinals are used again in each run, so a row says nothing about events before its run began.
+    Each run uses the ordinals again, so a row says nothing about events before its run began.
     """
     ordinals = {ordinal for seq, _t, ordinal, *_rest in records if ordinal is not None and seq >= workflow.run_seq}
     rows = OutboxRow.objects.using(settings.database_alias).filter(

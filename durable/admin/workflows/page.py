@@ -1,4 +1,4 @@
-"""The page of one workflow: what it is, why it stands where it stands, and what it waits for."""
+"""The page of one workflow: what it is, its state and the reason, and what it waits for."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class WorkflowPage:
         return payloads.payload(stored, self.seen, self.space)
 
     def _links(self, request: HttpRequest) -> object:
-        """Ways on from here: to its dead letters, and to how far it is if it is the app's own work."""
+        """Links: to its dead letters, and to the progress of the job if it is one."""
         links = []
         if request.user.has_perm("durable.view_deadletter"):
             links.append((dead_letters_of(self.room, [self.workflow.pk]), _("List dead letters")))
@@ -272,7 +272,7 @@ class WorkflowPage:
         return _lines(lines)
 
     def _messages(self) -> Table:
-        """What waits for the next turn; of an ended workflow, what it was sent and will not read."""
+        """The messages that wait for the next turn; for an ended workflow, those that it has not read."""
         ended = self.workflow.closed_at is not None
         # Where payloads are hidden no part of one is read; the names stand in the history.
         beginning = Left("payload", NAME_WITHIN) if self.seen.is_shown else Value("")
@@ -319,7 +319,7 @@ def _is_installed(name: str) -> bool:
         registry.workflow(name)
     except NotRegistered:
         return False
-    except ConfigurationError:  # two functions claim the name: that is not this page's to report
+    except ConfigurationError:  # two functions have the name: a check reports that
         return True
     return True
 

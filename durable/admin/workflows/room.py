@@ -39,8 +39,8 @@ _TYPES_OFFERED = 60
 
 
 def known_types(scope: Scope) -> list[str]:
-    """Names of types to choose from: those of the newest workflows that somebody may see, and, if he may see all, those
-    installed here.
+    """Names of types to choose from: those of the newest workflows that the user may see, and, if the user may see all,
+    those installed here.
 
     One bounded statement. A list of all distinct types would read the whole table or index.
     """
@@ -64,7 +64,7 @@ class StatusFilter(ChoiceFilter):
 
 
 class BlockedFilter(ChoiceFilter):
-    """Workflows whose code can not go on behind their history."""
+    """Workflows whose code does not match their history, or cannot continue for another reason."""
 
     title = gettext_lazy("mark")
     parameter_name = "blocked"
@@ -77,7 +77,7 @@ class BlockedFilter(ChoiceFilter):
 
 
 class TypeFilter(admin.SimpleListFilter):
-    """Workflows of one type. A type that is not among the choices is taken from the address all the same."""
+    """Workflows of one type. A type in the URL is accepted even if it is not among the choices."""
 
     title = gettext_lazy("type")
     parameter_name = "type"
@@ -195,7 +195,7 @@ class WorkflowAdmin(Room):
         return WorkflowPage(self, request, row, sight.of_payloads(request), page.space).history(request)
 
     def get_urls(self) -> list[URLPattern]:
-        """Beside the usual addresses, one for each event, and the question before each verb.
+        """Besides the usual URLs, one for each event, and the confirmation page of each verb.
 
         The verbs are transactions of the engine's own, so none of these views may begin one before it.
         """
@@ -212,7 +212,7 @@ class WorkflowAdmin(Room):
         return outside_transactions([event, payload, *verbs, *super().get_urls()])
 
     def verb_view(self, request: HttpRequest, object_id: str, verb: str) -> HttpResponse:
-        """One of the verbs on one workflow: GET asks, POST does it."""
+        """One of the verbs on one workflow: GET shows the confirmation page, POST does it."""
         if request.method not in ("GET", "HEAD", "POST"):
             raise PermissionDenied
         if not self.has_view_permission(request) or not VERBS[verb].allowed(request):
@@ -221,13 +221,13 @@ class WorkflowAdmin(Room):
         return self.not_there(request, object_id) if workflow is None else ask(request, self, verb, workflow)
 
     def get_actions(self, request: HttpRequest, action_location: Any = None) -> dict[str, Any]:
-        """Nothing is changed from this list; dead letters of the ticked ones can be listed."""
+        """This list changes nothing; it only leads to the dead letters of the selected workflows."""
         if not on_the_list(action_location) or not request.user.has_perm("durable.view_deadletter"):
             return {}
         return {LIST_DEAD_LETTERS: (self.act, LIST_DEAD_LETTERS, gettext_lazy("List dead letters"))}
 
     def act(self, request: HttpRequest) -> HttpResponse:
-        """A POST to the list: leads to the dead letters of the ticked workflows, and changes nothing."""
+        """A POST to the list: redirects to the dead letters of the selected workflows, and changes nothing."""
         actions = self.get_actions(request)
         if not self.has_view_permission(request) or not actions:
             raise PermissionDenied
@@ -244,7 +244,7 @@ class WorkflowAdmin(Room):
         return HttpResponseRedirect(dead_letters_of(self, keys))
 
     def event_view(self, request: HttpRequest, object_id: str, seq: int) -> HttpResponse:
-        """The page of one event with its data. What is not there leads back with a message."""
+        """The page of one event with its data. If there is none, redirects with a message."""
         if request.method not in ("GET", "HEAD") or not self.has_view_permission(request):
             raise PermissionDenied
         workflow = self.get_object(request, unquote(object_id))

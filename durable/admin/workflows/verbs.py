@@ -1,4 +1,4 @@
-"""What staff can do to one workflow: each verb with its permission, its question, and what it says afterwards."""
+"""The verbs of staff on one workflow: each with its permission, its confirmation page, and its messages."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What came of it: a message's level and its text. `did` is for the log; empty when nothing was done."""
+    """The outcome: a message's level and its text. `did` is for the log; empty if nothing was done."""
 
     level: int
     text: str
@@ -68,7 +68,7 @@ class Said:
 
 
 class _Misfit(Exception):
-    """Something in the form can not be meant; its text says what."""
+    """Something in the form is invalid; the text says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _is_read_later(verb: WorkflowVerb) -> bool:
 
 
 def _put_off(workflow: Any) -> str:
-    """Why that does not come at once, and when it will; empty where nothing is in the way."""
+    """Why it does not take effect at once, and when it will; empty if it does."""
     if workflow.single:
         return ""
     if workflow.status == WorkflowStatus.PAUSED:
@@ -273,14 +273,14 @@ VERBS: Mapping[str, WorkflowVerb] = {
 
 
 def buttons(room: Room, request: HttpRequest, workflow: Any) -> list[Button]:
-    """The verbs that this user may use; those that do not fit the workflow's state say why."""
+    """The verbs that this user may use; those that are impossible in the workflow's state say why."""
     offered = []
     for verb in VERBS.values():
         if not verb.allowed(request):
             continue
         refused = verb.impossible(workflow)
         if refused and verb.name in ("resume", "unblock"):
-            continue  # they mean something for few workflows; where they do not, they are no choice at all
+            continue  # they apply to few workflows; for the others they are not offered
         offered.append(Button(verb.label, verb_address(room, verb.name, workflow.pk), verb.tone, refused))
     return offered
 
@@ -291,7 +291,9 @@ def verb_address(room: Room, name: str, workflow_id: uuid.UUID) -> str:
 
 
 def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpResponse:
-    """GET asks, POST does it and leads back to the workflow's page with a message. Without the permission: 403."""
+    """GET shows the confirmation page, POST does it and redirects to the workflow's page with a message. Without the
+    permission: 403.
+    """
     verb = VERBS[name]
     if not room.has_view_permission(request) or not verb.allowed(request):
         raise PermissionDenied
