@@ -63,7 +63,7 @@ def check_python(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def check_registered(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """E007 and W005: names that clash, and workflow code that a replay can not repeat."""
+    """E007 and W005: names that clash, and workflow code that a replay cannot repeat."""
     messages: list[CheckMessage] = [
         Error(
             f"{clash.first} and {clash.second} have the same {clash.kind} name, {clash.name!r}.",
@@ -138,7 +138,7 @@ def check_requests(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 
 def check_admin_scope(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """E011: the hook of `ADMIN_SCOPE` can not be asked."""
+    """E011: the hook of `ADMIN_SCOPE` cannot be asked."""
     if problems():
         return []
     from durable import scope  # it sees the models, which need the registry of apps

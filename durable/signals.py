@@ -54,8 +54,8 @@ many it may have), cause, error_type, error_message.
 """
 
 activity_dead_lettered = Signal()
-"""It waits for staff, or (`delivered`) its workflow was told: workflow_id, type, key, run, ordinal, activity, single,
-cause, delivered, deliveries, attempts (those made), error_type, error_message.
+"""It waits for staff, or (`delivered`) its workflow has got the failure: workflow_id, type, key, run, ordinal,
+activity, single, cause, delivered, deliveries, attempts (those made), error_type, error_message.
 """
 
 dead_letter_redriven = Signal()

@@ -97,8 +97,8 @@ class Child:
 
 @contextmanager
 def working(alias: str, name: str, jobs: Sequence[Job]) -> Iterator[list[Child]]:
-    """Processes with ready workers on the scratch database `name`, inside the block, one for each job. They have ended
-    in good order, and told what they did, when the block has.
+    """Processes with ready workers on the scratch database `name`, inside the block, one for each job. At the end
+    of the block they have stopped cleanly and reported what they did.
     """
     with ExitStack() as stack:
         children = [stack.enter_context(_started(alias, name, job)) for job in jobs]

@@ -32,8 +32,8 @@ class Counts:
 
 @contextmanager
 def counting(alias: str) -> Iterator[Counts]:
-    """Count on every connection to `alias` that is opened inside the block, from any thread. This thread's is opened
-    anew, and once more afterwards.
+    """Count on every connection to `alias` that is opened inside the block, from any thread. This thread's is
+    reopened, and once more afterwards.
     """
     counts = Counts()
     connections[alias].close()

@@ -42,7 +42,7 @@ class Goal:
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One figure: the median of its samples. `per_second` are the rates behind a ratio, for people. `not_judged` says
-    why this machine can not be held to the goal, where it can not.
+    why this machine cannot be held to the goal, where it cannot.
     """
 
     name: str

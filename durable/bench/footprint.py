@@ -15,7 +15,7 @@ def resident(pid: int) -> float:
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError as gone:
-        raise Stuck(f"The memory of process {pid} can not be read: {gone}") from gone
+        raise Stuck(f"The memory of process {pid} cannot be read: {gone}") from gone
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 

@@ -201,7 +201,7 @@ def _short(worker: Running) -> list[float]:
 
 @contextmanager
 def _cold() -> Iterator[Cache]:
-    """A cache that knows nothing, emptied behind its use."""
+    """An empty cache, emptied again after its use."""
     cache = Cache(10)
     try:
         yield cache

@@ -6,15 +6,15 @@
     ├── ConfigurationError             a setting or a registration is wrong
     │   ├── NotRegistered              no such workflow or activity in this process
     │   └── AlreadyRegistered          two functions claim one name
-    ├── UsageError                     a call in a place where it can not work
+    ├── UsageError                     a call in a place where it cannot work
     │   ├── OutsideWorkflow            a durable call made outside a workflow's own turn
     │   ├── OutsideActivity            a call that only a running activity can make
     │   ├── InsideWorkflow             a plain call made inside workflow code
     │   ├── InsideTransaction          waiting for a result that only a commit can bring
     │   ├── NobodyListens              a signal to a single activity
     │   ├── ArgumentsMismatch          arguments that do not fit the handler's signature
-    │   └── OptionInvalid              an option of a call that can not be meant
-    ├── PayloadError                   a value that JSON can not carry
+    │   └── OptionInvalid              an option of a call that cannot be meant
+    ├── PayloadError                   a value that JSON cannot carry
     │   ├── PayloadTooLarge
     │   ├── PayloadNotEncrypted        stored in plain, where the codec reads encrypted ones only
     │   ├── EncryptionKeyUnknown       encrypted under a key that is not here
@@ -31,7 +31,7 @@
     │   └── WorkflowTimedOut
     ├── ActivityError                  raised in workflow code: the activity failed for good
     ├── SignalUnreadable               raised in workflow code: a signal is not of the type asked for
-    ├── WorkflowBlocked                the code can not go on behind this history
+    ├── WorkflowBlocked                the code cannot go on behind this history
     │   ├── NonDeterminism
     │   ├── HistoryFull                the history is as long as it may become
     │   └── StackExhausted

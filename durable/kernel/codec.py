@@ -1,7 +1,7 @@
 """Payloads: JSON text, the same bytes on both databases, checked at the call.
 
 `JsonCodec` writes what the annotations say. For encryption or compression, override its `wrap` and `unwrap`: each
-is told where the payload was made, so that a text can be bound to its place.
+gets the payload's birthplace, so that a text can be bound to its place.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Codec(Protocol):
     """
 
     def encode(self, value: Any, hint: Any = Any, *, path: str, birthplace: Birthplace) -> str:
-        """The payload of a value. Raises `PayloadError` with the path to what can not be carried."""
+        """The payload of a value. Raises `PayloadError` with the path to what cannot be carried."""
 
     def decode(self, text: str, hint: Any = Any, *, path: str, birthplace: Birthplace) -> Any:
         """The value of a payload. Raises `PayloadError`."""
@@ -85,7 +85,7 @@ class JsonCodec:
         self.max_bytes = max_bytes
 
     def encode(self, value: Any, hint: Any = Any, *, path: str, birthplace: Birthplace = NOWHERE) -> str:
-        """The payload of a value. Raises `PayloadError` with the path to what can not be carried."""
+        """The payload of a value. Raises `PayloadError` with the path to what cannot be carried."""
         try:
             data = with_room(lambda: converter(hint).encode(value, 0))
         except BaseException as error:  # noqa: BLE001 - the value's own code runs in there
@@ -114,7 +114,7 @@ class JsonCodec:
     def wrap(self, text: str, birthplace: Birthplace) -> str:
         """Last step of writing: JSON text into the text that is stored. A hook for encryption and compression.
 
-        `birthplace` says what is written, and of which workflow; `unwrap` of the text, or of a copy of it, is told the
+        `birthplace` says what is written, and of which workflow; `unwrap` of the text, or of a copy of it, gets the
         same. If the hook binds the text to its place, it detects a text that was moved elsewhere.
         """
         return text

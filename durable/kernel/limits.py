@@ -18,7 +18,7 @@ MAX_SIGNAL_NAME_LENGTH: Final = 200
 """Characters of a signal name; it is part of an event and of every look at a mailbox."""
 
 MAX_KEY_LENGTH_CEILING: Final = 1_000
-"""No setting allows longer business keys: PostgreSQL can not index a text of more than about 2,700 bytes, and a
+"""No setting allows longer business keys: PostgreSQL cannot index a text of more than about 2,700 bytes, and a
 character may take several."""
 
 DEFAULT_KEY_LENGTH: Final = 200

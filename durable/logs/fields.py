@@ -30,7 +30,7 @@ def spoken(value: Any) -> Any:
         if is_a(value, dict):
             return {said(name, _LONGEST): spoken(item) for name, item in list(value.items())[:_MOST]}
     except BaseException:  # noqa: BLE001 - the value's own code; whatever it raises, the line is said
-        return "<a value that can not be read>"
+        return "<a value that cannot be read>"
     return said(value, _LONGEST)
 
 

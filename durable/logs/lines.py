@@ -120,7 +120,7 @@ class Record:
         self.record.exc_info = _light(self._exc_info)
 
     def is_admitted(self) -> bool:
-        """The host's own lines are not counted."""
+        """The project's own lines are not counted."""
         return True
 
     def depart(self) -> None:

@@ -27,7 +27,7 @@ class EventRecord(logging.LogRecord):
 
 
 def plain_record(line: Line, fields: Mapping[str, Any]) -> logging.LogRecord:
-    """The record of a line, by the host's record factory."""
+    """The record of a line, by the project's record factory."""
     record = bare_record(line, line.event, (), {_attribute(name): value for name, value in fields.items()})
     record.exc_text = written(line.exc_info)
     if not fields:

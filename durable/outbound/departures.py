@@ -110,6 +110,6 @@ def _words(error: BaseException) -> str:
 
 
 def _write(text: str) -> None:
-    with suppress(BaseException):  # no stderr, a closed one, or one of the host's own making
+    with suppress(BaseException):  # no stderr, a closed one, or one of the project's own class
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

@@ -61,7 +61,7 @@ def replaced(fakes: Mapping[AnyActivity, Handler]) -> Iterator[Replaced]:
     by_name: dict[str, tuple[Handler, Replaced]] = {}
     for activity, fake in fakes.items():
         if not callable(fake):
-            raise TypeError(f"The fake of {name_of(activity)} is {fake!r}, which can not be called.")
+            raise TypeError(f"The fake of {name_of(activity)} is {fake!r}, which cannot be called.")
         by_name[name_of(activity)] = (fake, record)
     before = dict(_fakes)
     _fakes.update(by_name)

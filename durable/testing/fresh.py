@@ -30,7 +30,7 @@ def job(history: History, definition: WorkflowDefinition[Any, Any]) -> Job:
     """The data that another process needs. Raises `NotReplayable` for code that it could not import."""
     module, _, _ = definition.place.rpartition(f".{definition.fn.__qualname__}")
     if "<locals>" in definition.fn.__qualname__ or module == "__main__":
-        raise NotReplayable(f"A fresh process can not import {definition.place}. {_ADVICE}")
+        raise NotReplayable(f"A fresh process cannot import {definition.place}. {_ADVICE}")
     return {
         "origin": history.origin,
         "module": module,

@@ -111,7 +111,7 @@ def _loaded(source: Source) -> tuple[str, Mapping[str, Any]]:
             text = Path(source).read_text(encoding="utf-8")
         data = json.loads(text)
     except (OSError, ValueError) as error:
-        raise NotReplayable(f"{origin} can not be read: {error}.") from error
+        raise NotReplayable(f"{origin} cannot be read: {error}.") from error
     if not isinstance(data, dict):
         raise NotReplayable(f"{origin} holds {a(type(data).__name__)}, not an exported history.")
     return origin, data

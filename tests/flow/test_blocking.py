@@ -363,7 +363,7 @@ def test_a_history_at_its_limit_blocks_the_workflow(driver: Driver, settings: An
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        ("UPDATE durable_event SET data = '{no' WHERE workflow_id = %s", "event 1 can not be read"),
+        ("UPDATE durable_event SET data = '{no' WHERE workflow_id = %s", "event 1 cannot be read"),
         ("UPDATE durable_event SET data = '[]' WHERE workflow_id = %s", "no JSON object"),
         ("UPDATE durable_event SET data = '{}' WHERE workflow_id = %s", "KeyError"),
         ("UPDATE durable_event SET type = 'of_a_newer_engine' WHERE workflow_id = %s", "of_a_newer_engine"),

@@ -88,7 +88,7 @@ def test_a_key_that_is_damaged_blocks_and_fails_nothing() -> None:
     started.data[DIGEST_KEY] = '"abc"'
     started.save(force_update=True)
     driver.run()
-    assert "The key of the workflow's digests can not be read" in workflow(workflow_id).blocked_reason
+    assert "The key of the workflow's digests cannot be read" in workflow(workflow_id).blocked_reason
     assert "workflow_blocked" in history(workflow_id)
 
 

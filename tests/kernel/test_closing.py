@@ -185,7 +185,7 @@ def test_code_that_can_not_be_closed_stays_in_memory_and_is_named(caplog: pytest
     with caplog.at_level(logging.WARNING, logger="durable.workflow"):
         execution.close()
     assert len(closing._stubborn) == before + 2, "one of each execution of `suspended`"
-    assert "can not be closed" in caplog.text
+    assert "cannot be closed" in caplog.text
     gc.collect()
 
 

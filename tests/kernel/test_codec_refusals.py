@@ -95,7 +95,7 @@ def test_what_can_not_be_carried_is_refused_with_its_path_and_a_cure(value, hint
 def test_a_refusal_puts_the_right_article_before_a_type():
     with pytest.raises(PayloadError, match="42 is an int, not text"):
         CODEC.encode(42, str, path="value")
-    with pytest.raises(PayloadError, match="is an object, which JSON can not carry"):
+    with pytest.raises(PayloadError, match="is an object, which JSON cannot carry"):
         CODEC.encode(object(), Any, path="value")
     with pytest.raises(PayloadError, match="is a str, not an Address"):
         CODEC.encode("Main Street", Address, path="value")

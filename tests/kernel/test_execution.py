@@ -88,10 +88,10 @@ def test_event_out_of_sequence_is_refused() -> None:
     execution = begun(flow)
     execution.activate(STARTED)
     for seq in (2, 4):
-        with pytest.raises(ValueError, match="can not follow"):
+        with pytest.raises(ValueError, match="cannot follow"):
             execution.activate(completed(seq, 1))
     execution.activate(completed(3, 1))
-    with pytest.raises(ValueError, match="can not follow"):
+    with pytest.raises(ValueError, match="cannot follow"):
         execution.activate(completed(5, 1))
 
 

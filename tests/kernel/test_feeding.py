@@ -56,7 +56,7 @@ def test_arguments_that_do_not_decode_block_the_workflow() -> None:
 
     for stored in ('{"amount":"nine"}', "{}", '{"amount":"1","more":2}', "not json"):
         execution = begun(flow)
-        with pytest.raises(WorkflowBlocked, match="arguments can not be read"):
+        with pytest.raises(WorkflowBlocked, match="arguments cannot be read"):
             execution.activate(Event(1, EventType.WORKFLOW_STARTED, {"input": stored}, EPOCH))
         execution.close()
 

@@ -148,7 +148,7 @@ def test_a_stored_value_that_its_class_refuses_by_an_exit_is_no_exit(monkeypatch
 
 
 def test_a_signature_that_can_not_be_shown_keeps_nobody_from_the_error() -> None:
-    with pytest.raises(TypeError, match=r"hostile\.default.*can not be called"):
+    with pytest.raises(TypeError, match=r"hostile\.default.*cannot be called"):
         encode_arguments(with_default, (), {}, codec=CODEC, workflow_id=NOWHERE.workflow_id)
     with pytest.raises(PayloadError):
         decode_arguments(with_default, '{"other":1}', codec=CODEC, workflow_id=NOWHERE.workflow_id)

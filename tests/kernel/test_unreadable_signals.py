@@ -102,7 +102,7 @@ def test_it_raises_again_in_a_replay_under_a_type_that_could_read_it() -> None:
 
 def test_one_that_was_read_when_it_was_recorded_blocks_under_a_type_that_cannot_read_it() -> None:
     history = play(takes_anything, signal("approval", 1)).history
-    with pytest.raises(WorkflowBlocked, match="can not be read"):
+    with pytest.raises(WorkflowBlocked, match="cannot be read"):
         replayed(waits_again, history)
 
 

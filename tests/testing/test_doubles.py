@@ -67,7 +67,7 @@ def test_what_pytest_raises_in_a_fake_ends_the_test_and_is_not_retried() -> None
 
 
 def test_what_can_not_be_called_or_is_not_registered_is_refused() -> None:
-    with pytest.raises(TypeError, match="can not be called"), testing.replaced({plant.slow: "no"}):  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="cannot be called"), testing.replaced({plant.slow: "no"}):  # type: ignore[dict-item]
         pass
     with pytest.raises(durable.NotRegistered), testing.replaced({"plant.nobody": lambda: None}):
         pass

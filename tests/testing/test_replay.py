@@ -64,8 +64,8 @@ class TestExport:
         handle = plant.slow.enqueue()
         good = testing.export_history(plant.checkout.start(1))
         cases: list[tuple[Any, str]] = [
-            (tmp_path / "missing.json", "can not be read"),
-            ("{not json", "can not be read"),
+            (tmp_path / "missing.json", "cannot be read"),
+            ("{not json", "cannot be read"),
             ({}, "is no exported history"),
             (good | {"format": 99}, "format 99"),
             (good | {"events": []}, "has no events"),

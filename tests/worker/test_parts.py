@@ -258,6 +258,6 @@ def test_a_pulse_complains_about_trouble_and_about_being_stuck() -> None:
     assert "stuck" in pulse.complaint(stuck_after=-1)
     pulse.end()
     pulse.fail("refused")
-    assert "can not reach the store: refused" in pulse.complaint(stuck_after=10)
+    assert "cannot reach the database: refused" in pulse.complaint(stuck_after=10)
     pulse.recover()
     assert pulse.complaint(stuck_after=-1) == ""

@@ -105,7 +105,7 @@ class OutboxRowAdmin(Room):
         return payloads.Looked(row.workflow_id, "outbox row", row.pk, row.ordinal)
 
     def page(self, request: HttpRequest, row: Any) -> Page:
-        """Its facts, the delivery that is out, what it left behind, and its payloads."""
+        """Its facts, the delivery that is out, its attempts, and its payloads."""
         now = clock.host_now()
         seen, space = sight.of_payloads(request), payloads.Space()
         stored = self._stored(row, seen)

@@ -81,7 +81,7 @@ def place_in_history(row: Any) -> str:
 
 
 def of(part: int, whole: int) -> str:
-    """So many of so many."""
+    """A part of a whole, as in "3 / 8"."""
     return f"{number(part)} / {number(whole)}"
 
 
@@ -239,7 +239,7 @@ def read_group(text: str) -> str:
 
 
 def read_json(text: str | None) -> Any:
-    """Stored plain JSON, or `None` when there is none or it can not be read: pages open whatever a column holds."""
+    """Stored plain JSON, or `None` when there is none or it cannot be read: pages open whatever a column holds."""
     try:
         return json.loads(text) if text is not None else None
     except (ValueError, RecursionError):

@@ -291,9 +291,7 @@ def verb_address(room: Room, name: str, workflow_id: uuid.UUID) -> str:
 
 
 def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpResponse:
-    """GET shows the confirmation page, POST does it and redirects to the workflow's page with a message. Without the
-    permission: 403.
-    """
+    """GET shows the confirmation page, POST does it and redirects to the workflow. Without the permission: 403."""
     verb = VERBS[name]
     if not room.has_view_permission(request) or not verb.allowed(request):
         raise PermissionDenied

@@ -13,10 +13,10 @@ from durable.store.deliveries import work_items
 
 
 def renew(held: Sequence[Held], *, lease_for: timedelta) -> list[Renewal]:
-    """Extend the leases by token, in the order given one answer each, and keep the latest heartbeat details.
+    """Extends the leases by token, and stores the latest heartbeat details; one outcome each, in the given order.
 
-    An item that somebody else has locked right now is *busy*, never *lost*: one locked item must not stop every
-    renewal, and it is tried at the next beat. Lost means that the token is gone.
+    An item that another session has locked is *busy*, never *lost*: one locked item must not stop every renewal, and it
+    is retried at the next beat. Lost means that the token is gone.
     """
     if not held:
         return []

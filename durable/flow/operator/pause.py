@@ -19,8 +19,8 @@ def pause(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wor
 
     Commits together: the event, the status, the mark on every row whatever its status, its messages parked, and the
     audit row. Pausing a paused one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a
-    reason that can not be stored, `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable`
-    when somebody else has locked it.
+    reason that cannot be stored, `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable`
+    when another session has locked it.
     """
     reasons.check(reason)
     made = auditing.audit(StaffVerb.PAUSE, workflow_id, actor=actor, reason=reason)

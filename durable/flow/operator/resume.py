@@ -19,8 +19,8 @@ def resume(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wo
 
     Commits together: the event, the status, the mark off every row, its messages given back, and the audit row.
     Resuming a running one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a reason
-    that can not be stored, `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable`
-    when somebody else has locked it.
+    that cannot be stored, `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable`
+    when another session has locked it.
     """
     reasons.check(reason)
     made = auditing.audit(StaffVerb.RESUME, workflow_id, actor=actor, reason=reason)

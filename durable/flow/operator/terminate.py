@@ -26,7 +26,7 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
 
     Commits together: the closing event (with reason, actor and what was left unread), the status, the settled rows, the
     audit row. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for an empty or unwritable reason,
-    `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable` when somebody else has locked it.
+    `TransactionOpen` inside a transaction of the caller's, and `StoreUnavailable` when another session has locked it.
     """
     reasons.demand(reason, of="terminating a workflow")
     made = auditing.audit(StaffVerb.TERMINATE, workflow_id, actor=actor, reason=reason)

@@ -32,7 +32,7 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
 
     Commits together: the event with actor and reason, the cleared mark, its messages given back, the audit row. Raises
     `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, `TransactionOpen` inside a transaction of the caller's,
-    and `StoreUnavailable` when somebody else has locked it.
+    and `StoreUnavailable` when another session has locked it.
     """
     reasons.check(reason)
     made = auditing.audit(StaffVerb.UNBLOCK, workflow_id, actor=actor, reason=reason)
@@ -69,7 +69,7 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """How many workflows were offered to this version of the code, and which were locked by somebody else just now."""
+    """How many workflows were offered to this version of the code, and which were locked."""
 
     count: int
     left: frozenset[uuid.UUID]

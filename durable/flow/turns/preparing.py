@@ -62,7 +62,7 @@ class Batch:
     used_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
     """The time of the last event of those that were replayed."""
     missed: list[uuid.UUID] = field(default_factory=list)
-    """Those that somebody else holds."""
+    """Those that another session has locked."""
 
     def drop(self, cache: Cache) -> None:
         """Close every execution that is still in here, and take it from the cache."""
@@ -153,7 +153,7 @@ def _replay_all(
             _replay(workflow, events, batch, announce)
         else:
             batch.seen[workflow.id] = workflow.last_seq
-            batch.verdicts[workflow.id] = WorkflowBlocked(f"The history can not be replayed: {problem}.")
+            batch.verdicts[workflow.id] = WorkflowBlocked(f"The history cannot be replayed: {problem}.")
 
 
 def _length(workflow: LockedWorkflow) -> int:
@@ -207,6 +207,6 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
 
 def unexpected(workflow: LockedWorkflow, error: BaseException) -> WorkflowBlocked:
     """An error that no user code raised: of a damaged payload or event, or our own."""
-    blocked = WorkflowBlocked(f"Its history or its messages can not be read: {sentence(error)}")
+    blocked = WorkflowBlocked(f"Its history or its messages cannot be read: {sentence(error)}")
     blocked.__cause__ = error
     return blocked

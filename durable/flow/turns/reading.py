@@ -60,7 +60,7 @@ def _due(
         announce.reads(None)
     for owner, waiting in inboxes.items():
         if waiting.problem:
-            batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it can not be used: {waiting.problem}."))
+            batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it cannot be used: {waiting.problem}."))
     return inboxes
 
 

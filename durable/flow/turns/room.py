@@ -1,4 +1,4 @@
-"""Room for what a turn stages: told to it before its transaction, and looked at again within."""
+"""Room for the rows that a turn stages: passed to it before its transaction, and checked again within."""
 
 from __future__ import annotations
 

@@ -37,5 +37,5 @@ def beat(
 
 
 def gone(name: str) -> None:
-    """Forget a worker that has stopped in good order."""
+    """Deletes a worker that has stopped cleanly."""
     transaction.own(lambda connection: beats.remove(connection, name=name))

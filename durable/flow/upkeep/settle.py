@@ -1,4 +1,4 @@
-"""Settle what ended workflows left open: rows that a crash, or a change from outside, left behind."""
+"""Settles open rows of ended workflows, which a crash, or a change from outside, has left."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _BATCH = 500
 def settle_closed(*, limit: int | None = None) -> int:
     """Cancel open rows and dead letters of terminal workflows and delete their items; returns the number of rows.
 
-    In transactions of a batch each, under the workflows' locks; at most about `limit` rows (None: all there are). What
-    somebody else has locked is passed over until the next call, and so is a workflow that an error belongs to; an error
-    of the store is raised.
+    In transactions of a batch each, under the workflows' locks; at most about `limit` rows (None: all there are).
+    Locked rows and workflows are skipped until the next call, and so is a workflow with an error of its own; a database
+    error is raised.
     """
     settled = 0
     passed_over: set[uuid.UUID] = set()

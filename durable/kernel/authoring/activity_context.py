@@ -55,7 +55,7 @@ class ActivityInfo:
     def heartbeat(self, details: Any = None) -> None:
         """Saves the progress for the next attempt; stored with the next renewal of the lease.
 
-        `details` are JSON natives. Raises `PayloadError` at once for what can not be stored.
+        `details` are JSON natives. Raises `PayloadError` at once for what cannot be stored.
         """
         stored = self._codec.encode(details, Any, path="details", birthplace=self._born)
         self._last_heartbeat = stored

@@ -33,20 +33,20 @@ def chosen(kind: str, fn: Any, options: dict[str, Any], defaults: dict[str, Any]
 
 
 def check_activity(fn: Any, options: dict[str, Any]) -> None:
-    """Raise `ConfigurationError` when `fn` can not be an activity with these options."""
+    """Raise `ConfigurationError` when `fn` cannot be an activity with these options."""
     check_function("activity", fn)
     check_declared("activity", fn, options)
     if not isinstance(options["transactional"], bool):
         raise ConfigurationError(f"@activity of {_place(fn)}: transactional is True or False.")
     if options["transactional"] and inspect.iscoroutinefunction(fn):
         raise ConfigurationError(
-            f"@activity(transactional=True) of {_place(fn)}: an `async def` handler can not share the worker's "
+            f"@activity(transactional=True) of {_place(fn)}: an `async def` handler cannot share the worker's "
             "transaction. Write it as `def`."
         )
 
 
 def check_workflow(fn: Any, options: dict[str, Any]) -> None:
-    """Raise `ConfigurationError` when `fn` can not be a workflow with these options."""
+    """Raise `ConfigurationError` when `fn` cannot be a workflow with these options."""
     check_function("workflow", fn)
     if not inspect.iscoroutinefunction(fn):
         raise ConfigurationError(f"@workflow of {_place(fn)}: a workflow is an `async def` function.")

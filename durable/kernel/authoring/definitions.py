@@ -133,7 +133,7 @@ class ActivityDefinition(Definition, Generic[P, R]):
     def enqueue_many(self, calls: Iterable[tuple[Any, ...]], *, keys: Sequence[str | None] | None = None) -> Any:
         """Enqueue one for each tuple of positional arguments; all or none are checked before anything is written.
 
-        With `keys` (one for each): a key that is held answers the `KeyTaken` in its place, and stops no other.
+        With `keys` (one for each): a taken key gives a `KeyTaken` in its place, and stops no other.
         """
         return _client().enqueue_many(self, calls, ActivityOptions(), keys=keys)
 
@@ -233,7 +233,7 @@ class WorkflowDefinition(Definition, Generic[P, R]):
     def start_many(self, calls: Iterable[tuple[Any, ...]], *, keys: Sequence[str | None] | None = None) -> Any:
         """Begin one for each tuple of positional arguments; all or none are checked before anything is written.
 
-        With `keys` (one for each): a key that is held answers the `KeyTaken` in its place, and stops no other.
+        With `keys` (one for each): a taken key gives a `KeyTaken` in its place, and stops no other.
         """
         return _client().start_many(self, calls, StartOptions(), keys=keys)
 

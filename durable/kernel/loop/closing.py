@@ -93,5 +93,5 @@ def _end(code: Any, throw: Callable[[BaseException], Any]) -> None:
         except BaseException:  # noqa: BLE001 - its end: its return, what was thrown, or an error of the user's `finally`
             return
     _stubborn.append(code)
-    text = "%r can not be closed: it catches everything and goes on. It stays in memory."
+    text = "%r cannot be closed: it catches everything and goes on. It stays in memory."
     lines.say(lines.made(logger, logging.WARNING, text, code))

@@ -371,7 +371,7 @@ def trouble_of_the_machine(error: BaseException) -> WorkflowBlocked | None:
 
 
 def is_exhausted(generator: AsyncGenerator[Any, Any]) -> bool:
-    """Whether an async generator has ended: then it has no frame any more."""
+    """Whether an async generator has ended: then it has no frame."""
     return getattr(generator, "ag_frame", None) is None
 
 
@@ -380,7 +380,7 @@ async def _result_of(future: asyncio.Future[Any]) -> Any:
 
 
 def _canceller(future: asyncio.Future[Any]) -> Callable[[asyncio.Task[Any]], None]:
-    """A task over a future may be cancelled before its first step; the future has to learn it all the same."""
+    """A task over a future may be cancelled before its first step; the future still has to learn it."""
 
     def pass_on(task: asyncio.Task[Any]) -> None:
         if task.cancelled():

@@ -65,7 +65,7 @@ class Timers:
         if isinstance(span, timedelta):
             return self._checked(now + span // MICROSECOND)
         if math.isnan(span):
-            raise ValueError("A timer can not wait for NaN seconds.")
+            raise ValueError("A timer cannot wait for NaN seconds.")
         if math.isinf(span):
             return NEVER if span > 0 else now
         return self._checked(now + _rounded_up(span))
@@ -145,7 +145,7 @@ class Timers:
         try:
             self._started_at + due * MICROSECOND
         except OverflowError:
-            raise OverflowError("A timer can not wait beyond the year 9999. For ever is math.inf.") from None
+            raise OverflowError("A timer cannot wait beyond the year 9999. For ever is math.inf.") from None
         return due
 
 

@@ -14,7 +14,7 @@ from durable.kernel.loop.asyncio_private import unordered_of
 
 _ACTIVITY = "Its outcome would differ at every replay: do it in an activity, and await `.execute(...)`."
 _ENGINE = "The engine runs this loop: it begins and ends with the workflow's turn."
-_SETTING = "A replay has to run under the same loop: it can not be configured."
+_SETTING = "A replay has to run under the same loop: it cannot be configured."
 _SIGNALS = "Signals of the operating system are the worker's; a workflow waits with `durable.wait_for_signal(name)`."
 
 _REFUSED: dict[str, tuple[str, ...]] = {

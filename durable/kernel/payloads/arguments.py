@@ -99,7 +99,7 @@ class ArgumentPlan:
         return written
 
     def decode(self, data: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments in an object. Raises `PayloadError` when today's handler can not be called with them."""
+        """The arguments in an object. Raises `PayloadError` when today's handler cannot be called with them."""
         if type(data) is not dict:
             raise PayloadError(self.name, "the stored input is not an object of arguments", "Look at it in the raw.")
         if not data and not self._needed:

@@ -173,7 +173,7 @@ def _encode_key(key: Converter, value: Any) -> str:
         check_digits(written)
         return str(written)
     if type(written) is not str:
-        raise Refusal(f"{short(value)} can not be the key of a JSON object", "Use text, whole numbers or ids.")
+        raise Refusal(f"{short(value)} cannot be the key of a JSON object", "Use text, whole numbers or ids.")
     return written
 
 

@@ -47,7 +47,7 @@ _MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
 def converter(hint: Any) -> Converter:
-    """The converter of an annotation. An annotation that can not be carried gets one that refuses every value."""
+    """The converter of an annotation. An annotation that cannot be carried gets one that refuses every value."""
     try:
         return _made[hint]
     except KeyError:
@@ -158,7 +158,7 @@ def _refusing(hint: Any) -> Converter:
         raise unknown(value, USE_PLAIN)
 
     def decode(data: Any, steps: Steps) -> Any:
-        raise Refusal(f"values annotated as {name} can not be read back", USE_PLAIN)
+        raise Refusal(f"values annotated as {name} cannot be read back", USE_PLAIN)
 
     kinds = (hint,) if isinstance(hint, type) else ()
     return Converter(encode, decode, kinds, frozenset({ANY_SHAPE}), name, kinds)

@@ -64,7 +64,7 @@ def written(data: Any) -> str:
 
 
 def plain_text(data: Any, path: str) -> str:
-    """JSON natives as text that both databases can store. Raises `PayloadError` with the path to what they can not."""
+    """JSON natives as text that both databases can store. Raises `PayloadError` with the path to what they cannot."""
     text = quickly(data)
     if text is None:
         refusal = _find(data)
@@ -90,7 +90,7 @@ def quickly(data: Any) -> str | None:
 
 
 def _find(data: Any) -> Refusal | None:
-    """The first text or number that can not be stored, with the steps that lead to it."""
+    """The first text or number that cannot be stored, with the steps that lead to it."""
     if isinstance(data, dict):
         for key, item in data.items():
             refusal = _find(key) or _find(item)
@@ -108,9 +108,9 @@ def _find(data: Any) -> Refusal | None:
 
 def _judged(data: Any) -> Refusal | None:
     if isinstance(data, str) and "\0" in data:
-        return Refusal("text with a NUL character can not be stored", "Remove it, or pass bytes.")
+        return Refusal("text with a NUL character cannot be stored", "Remove it, or pass bytes.")
     if isinstance(data, str) and any("\ud800" <= character <= "\udfff" for character in data):
-        return Refusal("text with a lone surrogate can not be stored", "Decode it with errors='replace'.")
+        return Refusal("text with a lone surrogate cannot be stored", "Decode it with errors='replace'.")
     if isinstance(data, int):
         try:
             check_digits(data)

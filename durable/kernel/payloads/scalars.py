@@ -199,7 +199,7 @@ def _encode_float(value: Any, depth: int) -> Any:
         except OverflowError:
             number = math.inf
         if number != value:
-            raise Refusal(f"{short(value)} can not be a float without loss", "Annotate it as int.")
+            raise Refusal(f"{short(value)} cannot be a float without loss", "Annotate it as int.")
         return number
     raise mismatch(value, "a number")
 

@@ -103,7 +103,7 @@ def hidden(data: Any, names: frozenset[str]) -> Any:
 
 
 def hidden_text(text: str, names: frozenset[str]) -> str:
-    """The same of JSON text. Text that cannot be read is hidden whole: what is in it cannot be told."""
+    """The same of JSON text. Unreadable text is hidden completely, since it may contain anything."""
     if not names:
         return text
     try:

@@ -69,7 +69,7 @@ def values_in(data: Any) -> int:
 
 
 def is_deeper(data: Any, than: int) -> bool:
-    """Whether lists and objects are nested in more than so many levels."""
+    """Whether lists and objects are nested in more than `than` levels."""
     level = [data]
     for _ in range(than):
         inner: list[Any] = []

@@ -136,11 +136,11 @@ def misfit(data: Any, wanted: str) -> Refusal:
 
 
 def unknown(value: Any, cure: str) -> Refusal:
-    """The value is of a type that JSON can not carry."""
+    """The value is of a type that JSON cannot carry."""
     special = _special(value)
     if special is not None:
         return special
-    problem = f"is {a(class_name(type(value)))}, which JSON can not carry by itself"
+    problem = f"is {a(class_name(type(value)))}, which JSON cannot carry by itself"
     return Refusal(f"{short(value)} {problem}", cure, unquoted=f"the value, which is hidden, {problem}")
 
 

@@ -229,7 +229,7 @@ class Execution:
 
     def _activate(self, event: Event) -> Activation:
         if self.done or (self.last_seq and event.seq != self.last_seq + 1):
-            raise ValueError(f"Event {event.seq} can not follow event {self.last_seq} of workflow {self.workflow_id}.")
+            raise ValueError(f"Event {event.seq} cannot follow event {self.last_seq} of workflow {self.workflow_id}.")
         with self.loop.turn:
             commands = tuple([self._command(command) for command in self._run(event)])
             self.last_seq = event.seq + len(commands)

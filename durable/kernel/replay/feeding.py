@@ -173,4 +173,4 @@ def _open(execution: Execution, event: Event) -> ActivityFuture:
 
 
 def _unreadable(event: Event, what: str, problem: Exception) -> WorkflowBlocked:
-    return WorkflowBlocked(f"{what} can not be read: {problem}", {"position": event.seq, "problem": str(problem)})
+    return WorkflowBlocked(f"{what} cannot be read: {problem}", {"position": event.seq, "problem": str(problem)})

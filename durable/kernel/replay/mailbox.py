@@ -89,9 +89,7 @@ class Mailbox:
 
     async def _block(self, name: str, problem: PayloadError) -> Any:
         self._loop.halt(
-            WorkflowBlocked(
-                f"The signal {name!r} can not be read: {problem}", {"signal": name, "problem": str(problem)}
-            )
+            WorkflowBlocked(f"The signal {name!r} cannot be read: {problem}", {"signal": name, "problem": str(problem)})
         )
         return await self._loop.create_future()  # never returns: the code must not continue, nor catch this
 

@@ -126,7 +126,7 @@ def _words_of_asked(command: Asked) -> str:
     if isinstance(command, CancelActivity):
         return f"the cancellation of activity {command.ordinal}"
     if isinstance(command, RecordUnreadable):
-        return f"that the signal of event {command.seq} can not be read"
+        return f"that the signal of event {command.seq} cannot be read"
     if isinstance(command, CompleteWorkflow):
         return "the workflow's completion"
     if isinstance(command, FailWorkflow):

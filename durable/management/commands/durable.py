@@ -68,7 +68,7 @@ class Command(BaseCommand):
             sys.exit(answer.exit_code)
 
     def _refuse(self, error: Exception, code: CommandExit, options: dict[str, Any]) -> NoReturn:
-        """Say why on stderr, with `--json` also as data, and exit with the code."""
+        """Prints the error to stderr, with `--json` also as data, and exits with the code."""
         said = f"The database is not available: {error}" if _is_database_error(error) else str(error)
         if options["json"]:
             self._print([_as_json({"error": {"code": _code_of(error), "message": said}})])

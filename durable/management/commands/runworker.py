@@ -255,7 +255,7 @@ class _Progress:
             self._write(f"\r\x1b[2K{line[:118]}")
 
     def end(self) -> None:
-        """Leave the line behind."""
+        """Ends the line."""
         if self._last:
             self._write("\n")
 

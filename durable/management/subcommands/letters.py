@@ -185,7 +185,7 @@ def _is_no_refusal(record: logging.LogRecord) -> bool:
 
 
 def one_done(done: Done, done_word: str) -> Answer:
-    """The answer about a single one that was changed."""
+    """The answer for a single one that was changed."""
     row = done.row
     judged = " Its workflow had moved on." if done.was_judged else ""
     named = _naming_after(row)

@@ -33,7 +33,7 @@ _MOST = 50_000
 _LONGEST = 160
 _MOST_UNREAD = 100
 _MOST_CHARACTERS = 4_000_000
-"""Of stored data that one answer reads: of the history, and of what nobody has read, each."""
+"""Characters of stored data that one call reads: of the history, and of unread messages, each."""
 
 
 def _add_arguments(parser: CommandParser) -> None:

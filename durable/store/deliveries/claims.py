@@ -145,7 +145,7 @@ def _make_sqlite(
 
 
 def made_under(connection: BaseDatabaseWrapper, token: uuid.UUID, worker: str) -> list[Claim]:
-    """The deliveries that a former try has made under this token without learning that it committed."""
+    """The deliveries that an earlier try with unknown commit has made under this token."""
     rows = sql.fetch(
         connection,
         f"SELECT {', '.join('r.' + name for name in _RETURNING.rstrip(', ').split(', '))}, "

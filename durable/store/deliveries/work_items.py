@@ -64,14 +64,14 @@ def _select(
 
 
 def lock(connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]) -> dict[DeliveryKey, LockedItem]:
-    """Lock, in id order, the items that still carry the given tokens; the others are missing in the answer."""
+    """Locks, in id order, the items that still have the given tokens; the others are missing from the result."""
     return _carrying(connection, set(deliveries), strength="UPDATE")
 
 
 def lock_with_heartbeats(
     connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]
 ) -> dict[DeliveryKey, LockedItem]:
-    """The same, with what the handlers have last told of: for deliveries that end without an ending of their own."""
+    """The same, with the handlers' last heartbeats: for deliveries that end without an ending of their own."""
     return _carrying(connection, set(deliveries), strength="UPDATE", columns=_WITH_HEARTBEAT)
 
 
@@ -141,7 +141,7 @@ _HELD = sql.RowSet([("id", "bigint"), ("token", "uuid"), ("heartbeat", "text")])
 
 
 def lock_free(connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]) -> dict[DeliveryKey, LockedItem]:
-    """Lock, in id order, those of the items that nobody else has locked and that still carry their token."""
+    """Locks, in id order, the items that no other session has locked and that still have their token."""
     return _carrying(connection, set(deliveries), strength="UPDATE SKIP LOCKED")
 
 
@@ -153,7 +153,7 @@ def lock_free_with_heartbeats(
 
 
 def still_there(connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKey]) -> set[DeliveryKey]:
-    """Look, without locks, which of the items still carry their token."""
+    """Checks, without locks, which of the items still have their token."""
     wanted = set(deliveries)
     rows = (
         WorkItem.objects.using(connection.alias)

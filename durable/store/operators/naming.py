@@ -41,7 +41,7 @@ def naming(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> dict[int,
 
 
 def _told(text: str | None, owner: uuid.UUID, ordinal: int) -> tuple[str, str]:
-    """First line and class of a stored error; empty for none, and for one that can not be read."""
+    """First line and class of a stored error; empty for none, and for one that cannot be read."""
     try:
         error = json.loads(text or "null")
     except ValueError:

@@ -85,7 +85,7 @@ def read_runs(
         try:
             histories[owner].append(_event(row))
         except ValueError as error:
-            unreadable.setdefault(owner, f"event {row[1]} can not be read: {error}")
+            unreadable.setdefault(owner, f"event {row[1]} cannot be read: {error}")
     return {owner: events for owner, events in histories.items() if owner not in unreadable}, unreadable
 
 

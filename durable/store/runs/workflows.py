@@ -391,7 +391,7 @@ def _moment(value: Any) -> datetime:
 
 
 def closed_by(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, seq: int) -> str:
-    """The request that the event at `seq` answers, if it names one: how a verb knows its own commit again."""
+    """The request that led to the event at `seq`, if it names one: how a verb recognises its own commit."""
     data: Any = (
         Event.objects.using(connection.alias).filter(workflow_id=workflow_id, seq=seq).values_list("data", flat=True)
     ).first()

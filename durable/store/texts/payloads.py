@@ -84,7 +84,7 @@ _GIVEN = sql.RowSet([("key", "bigint"), ("old", "text"), ("new", "text")])
 
 
 def workflows_after(connection: BaseDatabaseWrapper, after: uuid.UUID | None, *, limit: int) -> list[uuid.UUID]:
-    """The ids of workflows, in order, behind one. The order of ids is that of starts."""
+    """The ids of workflows, in order, after a given one. The order of ids is that of starts."""
     condition, params = ("", []) if after is None else ("WHERE id > %s ", [sql.param(connection, after)])
     rows = sql.fetch(connection, f"SELECT id FROM durable_workflow {condition}ORDER BY id LIMIT {int(limit)}", params)
     return [sql.as_uuid(row[0]) for row in rows]

@@ -115,12 +115,12 @@ class Call:
     rng: random.Random
 
     def encoded(self, value: Any) -> str:
-        """The result as payload. Raises `PayloadError` for what can not be carried."""
+        """The result as payload. Raises `PayloadError` for what cannot be carried."""
         born = birthplace.result(self.claim.workflow_id, self.claim.ordinal)
         return self.codec.encode(value, self.definition.result_hint, path="result", birthplace=born)
 
     def failed(self, error: BaseException, delivery: Delivery) -> Ending:
-        """The ending of an attempt that raised. A result that can not be encoded is not tried again."""
+        """The ending of an attempt that raised. A result that cannot be encoded is not tried again."""
         final = is_a(error, PayloadError) or self.retry.gives_up(type(error))
         return self._ending(describe(error), error, Cause.APPLICATION_ERROR, delivery, final=final)
 

@@ -13,7 +13,7 @@ _FORGETS = 1 / 32
 
 
 class Foresight:
-    """Learns how long handlers take, and says how many deliveries may wait behind `slots` running ones.
+    """Learns how long handlers take, and decides how many deliveries may wait in addition to `slots` running ones.
 
     A handler that takes longer than expected counts at once, quick ones make up for it slowly. Nothing is claimed ahead
     before the first handler has ended, nor for handlers that take longer than the horizon in all slots.

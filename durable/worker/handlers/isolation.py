@@ -90,7 +90,7 @@ def watch() -> None:
 def leave() -> None:
     """After a handler, on its thread: reset what it used, and give pools back what came from them. Raises nothing."""
     reset()
-    with suppress(Exception):  # a pool that the host has closed, or one of its own making
+    with suppress(Exception):  # a pool that the project has closed, or a class of its own
         hygiene.give_back()
 
 

@@ -103,7 +103,7 @@ class Handlers:
             self._launch(delivery, self.pool.submit)
 
     def _next_sync(self) -> Delivery | None:
-        """Give free slots to what waits, in order: start the async ones, and answer the first sync one."""
+        """Gives free slots to waiting deliveries, in order: starts the async ones, and returns the first sync one."""
         while True:
             with self._lock:
                 if not self._waiting or len(self._busy) >= self._concurrency:

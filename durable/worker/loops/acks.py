@@ -133,7 +133,7 @@ class Acks:
             try:
                 self._write(batch)
             # Database errors were handled inside. A bug of ours must not end the thread: nothing would be
-            # acknowledged any more. The renewal of these ends, and the reconciler takes over.
+            # acknowledged. Then the renewal of these ends, and the reconciler takes over.
             except BaseException as bug:
                 log.error("ack_raised", items=len(batch), exc_info=for_log(bug))
                 self.pulse.fail(words(bug))

@@ -1,4 +1,4 @@
-"""The small HTTP answer of `--health ADDRESS:PORT`: 200 and "ok", or 503 and the reasons, one a line.
+"""The HTTP health check of `--health ADDRESS:PORT`: 200 and "ok", or 503 and the reasons, one per line.
 
 Nothing here waits for a caller: many may be slow or silent, and others are answered meanwhile. Reasons may name hosts,
 ports and database errors, so only callers on the loopback interface get them, unless they address this machine by a

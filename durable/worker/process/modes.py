@@ -25,7 +25,7 @@ class WorkerMode(Enum):
 
 
 class StoreAtStart(Enum):
-    """What to do when the store can not be reached at the start."""
+    """What to do when the store cannot be reached at the start."""
 
     WAIT = "wait"
     REQUIRE = "require"

@@ -1,4 +1,4 @@
-"""`--reload`: notice that the code on disk has changed, and start the process anew with it."""
+"""`--reload`: notices that the code on disk has changed, and restarts the process."""
 
 from __future__ import annotations
 

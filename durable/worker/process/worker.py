@@ -224,7 +224,7 @@ class Worker:
             for loop in self.loops:
                 loop.start()
         except (RuntimeError, MemoryError) as full:
-            # Half a worker would hold rows that it never finishes. What has begun ends in good order.
+            # Half a worker would hold rows that it never finishes. What has begun ends cleanly.
             log.error("start_without_threads", error=str(full), cure=MORE_THREADS)
             self.stop(WorkerExit.MACHINE)
 

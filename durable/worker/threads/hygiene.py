@@ -52,8 +52,8 @@ def refresh() -> None:
 
 
 def connect() -> None:
-    """Before a verb of the engine, on a thread of its own: have a connection to its database, outside the host's pool.
-    Raises what connecting raises.
+    """Before a verb of the engine, on a thread of its own: have a connection to its database, outside the project's
+    pool. Raises what connecting raises.
     """
     unpooled.keep_out(settings.database_alias)
     connect_as_the_host_does()
