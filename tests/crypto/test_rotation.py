@@ -192,7 +192,7 @@ def test_it_reaches_what_errors_said(keyed: Deploy) -> None:
     keyed("new")
     with pytest.raises(durable.WorkflowFailed, match=CANARY):
         get_workflow(handle.id).result(timeout=0)
-    assert "under the key 'middle'" in (look.snapshot(blocked.id).blocked_reason or "")
+    assert "with the key 'middle'" in (look.snapshot(blocked.id).blocked_reason or "")
 
 
 def test_a_second_run_has_nothing_left_to_do_and_a_broken_one_goes_on(keyed: Deploy) -> None:
@@ -230,7 +230,7 @@ def test_a_missing_key_blocks_and_fails_nothing(keyed: Deploy) -> None:
     keyed("old")
     handle = half_way()
     keyed("new")
-    with pytest.raises(durable.WorkflowBlocked, match="under the key 'old'"):
+    with pytest.raises(durable.WorkflowBlocked, match="with the key 'old'"):
         testing.run(handle)
     assert get_workflow(handle.id).status() == "running"
     keyed("new", "old")
