@@ -32,7 +32,7 @@ def info(**changes: Any) -> ActivityInfo:
 
 
 def test_outside_an_activity_the_call_is_refused_by_name():
-    with pytest.raises(OutsideActivity, match=r"durable\.activity_info\(\) works inside a running activity only"):
+    with pytest.raises(OutsideActivity, match=r"durable\.activity_info\(\) works only inside a running activity"):
         durable.activity_info()
 
 

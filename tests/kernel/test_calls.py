@@ -210,7 +210,7 @@ def test_execute_schedules_the_payload_and_only_the_options_that_were_chosen(cha
 
 
 def test_options_of_enqueue_alone_are_refused_by_execute(charge, monkeypatch):
-    with pytest.raises(OptionInvalid, match=r"key='a' is not possible: key is for enqueue"):
+    with pytest.raises(OptionInvalid, match=r"key='a' is not allowed: key is for enqueue"):
         scheduled(monkeypatch, charge.options(key="a"), 1)
 
 

@@ -31,7 +31,7 @@ def test_an_unknown_name_is_refused_with_the_name_and_a_cure(isolated_registry):
 
 def test_a_name_that_is_given_twice_is_refused_at_once():
     activity(name="pay")(plain)
-    with pytest.raises(AlreadyRegistered, match=r"'pay' is claimed by .*plain and by .*coroutine"):
+    with pytest.raises(AlreadyRegistered, match=r"plain and .*coroutine have the same .* name, 'pay'"):
         activity(name="pay")(coroutine)
 
 

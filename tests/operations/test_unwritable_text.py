@@ -48,7 +48,7 @@ def test_a_filter_that_no_database_takes_is_wrong_input_and_no_trouble_with_the_
         lambda: look.dead_letters_matching(meant, limit=1),
     ):
         with pytest.raises(
-            OptionInvalid, match=f"{name}='a.*b' is not possible: {name} is text without NUL"
+            OptionInvalid, match=f"{name}='a.*b' is not allowed: {name} is text without NUL"
         ) as refused:
             call()
         str(refused.value).encode()
