@@ -47,9 +47,7 @@ def test_a_filter_that_no_database_takes_is_wrong_input_and_no_trouble_with_the_
         lambda: preview_redrive(meant),
         lambda: look.dead_letters_matching(meant, limit=1),
     ):
-        with pytest.raises(
-            OptionInvalid, match=f"{name}='a.*b' is not allowed: {name} is text without NUL"
-        ) as refused:
+        with pytest.raises(OptionInvalid, match=f"{name}='a.*b' is not allowed: {name} is text without NUL") as refused:
             call()
         str(refused.value).encode()
     row.refresh_from_db()
