@@ -17,9 +17,16 @@ MAX_QUEUE_LENGTH: Final = 100
 MAX_SIGNAL_NAME_LENGTH: Final = 200
 """Characters of a signal name; it is part of an event and of every look at a mailbox."""
 
+MAX_NAME_BYTES: Final = 600
+"""Bytes of UTF-8 of a registered name: it shares index entries with business keys."""
+
 MAX_KEY_LENGTH_CEILING: Final = 1_000
-"""No setting allows longer business keys: PostgreSQL cannot index a text of more than about 2,700 bytes, and a
-character may take several."""
+"""No setting allows longer business keys."""
+
+MAX_KEY_BYTES: Final = 2_000
+"""Bytes of UTF-8 of a business key. An index entry of PostgreSQL takes 2,704 bytes, and that of a key holds the name of
+the workflow's type, an id, and some 30 bytes of its own as well. On SQLite the limit is the same, so that a project can
+move."""
 
 DEFAULT_KEY_LENGTH: Final = 200
 DEFAULT_PAYLOAD_BYTES: Final = 1024 * 1024

@@ -15,7 +15,7 @@ import durable
 from durable import activity, clock, workflow
 from durable.errors import ConfigurationError, KeyInvalid
 from durable.kernel import limits
-from durable.kernel.registry import registry
+from durable.kernel.authoring.registry import registry
 from durable.models import OutboxRow, Worker, Workflow
 from durable.testing import drain
 
@@ -63,7 +63,7 @@ def test_the_longest_names_and_keys_go_through_a_whole_life(of: tuple[int, int])
     assert set(OutboxRow.objects.values_list("workflow_id", "status", "activity", "queue")) == {
         (handle.id, "dead", name, queue) for handle in (started, single)
     }
-    started.cancel(text(limits.MAX_REASON_LENGTH, of=of))
+    started.cancel(reason=text(limits.MAX_REASON_LENGTH, of=of))
     drain()
     assert Workflow.objects.get(pk=started.id).status == "cancelled"
     now = clock.host_now()

@@ -13,11 +13,12 @@ from durable.kernel.authoring.options import (
     START_NAMES,
     ActivityOptions,
     check_choice,
+    check_name,
     check_retry,
     check_span,
     check_text,
 )
-from durable.kernel.limits import MAX_NAME_LENGTH, MAX_QUEUE_LENGTH
+from durable.kernel.limits import MAX_QUEUE_LENGTH
 
 _BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
@@ -86,7 +87,7 @@ def check_declared(kind: str, fn: Callable[..., Any], options: dict[str, Any]) -
     """Raises `ConfigurationError` for an invalid option of a decorator."""
     try:
         if options["name"] is not None:
-            check_text("name", options["name"], MAX_NAME_LENGTH)
+            check_name("name", options["name"])
         check_text("queue", options["queue"], MAX_QUEUE_LENGTH)
         check_retry(options.get("retry"))
         for span in ("start_to_close", "timeout"):
@@ -95,6 +96,16 @@ def check_declared(kind: str, fn: Callable[..., Any], options: dict[str, Any]) -
         check_choice("on_exhausted", options.get("on_exhausted"), ("fail", "hold"))
     except DurableError as error:
         raise ConfigurationError(f"@{kind} of {_place(fn)}: {error}") from None
+
+
+def implied_name(fn: Callable[..., Any], label_of: Callable[[str], str]) -> str:
+    """The name of a function that the decorator gives none. Raises `ConfigurationError` when it is too long."""
+    name = f"{label_of(fn.__module__)}.{fn.__name__}"
+    try:
+        check_name("name", name)
+    except DurableError as error:
+        raise ConfigurationError(f"{_place(fn)}: {error} Give it a shorter one with name=.") from None
+    return name
 
 
 def row_options(options: ActivityOptions) -> dict[str, Any]:

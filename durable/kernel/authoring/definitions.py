@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, ca
 
 from durable.errors import InsideWorkflow, KeyTaken, OutsideWorkflow
 from durable.kernel.authoring import context, declarations
+from durable.kernel.authoring.declarations import implied_name
 from durable.kernel.authoring.options import ActivityOptions, OnConflict, OnDeadLetter, OnExhausted, StartOptions
 from durable.kernel.authoring.registry import registry
 from durable.kernel.authoring.retry import Retry
@@ -47,8 +48,7 @@ class Definition:
     def name(self) -> str:
         """The registered name: the one that the decorator gave, else `app_label.function`."""
         if self._name_of != registry.generation:
-            label = registry.label_for
-            self._name = self.explicit_name or f"{label(self.fn.__module__)}.{self.fn.__name__}"
+            self._name = self.explicit_name or implied_name(self.fn, registry.label_for)
             self._name_of = registry.generation
         return self._name
 

@@ -13,7 +13,16 @@ from unicodedata import category
 
 from durable.errors import KeyInvalid, OptionInvalid
 from durable.kernel.authoring.retry import Retry
-from durable.kernel.limits import LATEST_START, MAX_PRIORITY, MAX_QUEUE_LENGTH, MAX_SPAN, MIN_PRIORITY
+from durable.kernel.limits import (
+    LATEST_START,
+    MAX_KEY_BYTES,
+    MAX_NAME_BYTES,
+    MAX_NAME_LENGTH,
+    MAX_PRIORITY,
+    MAX_QUEUE_LENGTH,
+    MAX_SPAN,
+    MIN_PRIORITY,
+)
 
 OnConflict = Literal["refuse", "existing"]
 OnDeadLetter = Literal["hold", "deliver"]
@@ -190,11 +199,27 @@ def check_text(what: str, value: Any, limit: int) -> None:
         raise KeyInvalid(what, value, "it holds a NUL character or a lone surrogate, which no database takes")
 
 
+def check_name(what: str, value: Any) -> None:
+    """Raises `KeyInvalid` for an invalid name of an activity or a workflow."""
+    check_text(what, value, MAX_NAME_LENGTH)
+    _check_bytes(what, value, MAX_NAME_BYTES, "Take a shorter one")
+
+
+def _check_bytes(what: str, value: str, limit: int, cure: str) -> None:
+    # A character takes four bytes at most, so that short texts need no counting.
+    size = len(value) * 4 if len(value) * 4 <= limit else len(value.encode())
+    if size > limit:
+        problem = f"its {size:,} bytes of UTF-8 are more than the {limit:,} that fit into an index. {cure}"
+        raise KeyInvalid(what, value, problem)
+
+
 def check_key(value: Any, limit: int) -> None:
-    """Raises `KeyInvalid` for an invalid key of a workflow: as `check_text`, and for control characters and line
-    breaks. Keys are compared by their characters: "é" and "e" with a combining accent are two keys.
+    """Raises `KeyInvalid` for an invalid key of a workflow: as `check_text`, for more bytes than an index entry takes,
+    and for control characters and line breaks. Keys are compared by their characters: "é" and "e" with a combining
+    accent are two keys.
     """
     check_text("key", value, limit)
+    _check_bytes("key", value, MAX_KEY_BYTES, "Take a shorter one, or a digest of it (hashlib) as the key")
     if any(category(character) in _CONTROLS for character in value):
         raise KeyInvalid("key", value, "it holds a control character or a line break")
 
