@@ -14,14 +14,17 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 from durable.conf import problems, settings
 from durable.databases import Finding, Weight, findings, pool_findings, server_findings
 from durable.kernel.authoring import purity
+from durable.kernel.authoring.definitions import Definition
 from durable.kernel.authoring.registry import registry
 from durable.kernel.loop import asyncio_private
+from durable.kernel.payloads.secrets import Field, without_meaning
 
 
 def install() -> None:
     """Registers the checks with Django. Idempotent."""
     register(check_settings, "durable")
     register(check_registered, "durable")
+    register(check_secrets, "durable")
     register(check_environment, Tags.async_support)
     register(check_python, Tags.async_support)
     register(check_alias, "durable")
@@ -84,6 +87,33 @@ def check_registered(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
             for finding in purity.findings(definition.fn)
         ]
     return messages
+
+
+def check_secrets(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
+    """W011: annotations that may hold a mark that is lost at run time."""
+    if problems():
+        return []
+    kinds: list[tuple[str, Definition]] = [("activity", activity) for activity in registry.activities()]
+    kinds += [("workflow", workflow) for workflow in registry.workflows()]
+    return [
+        Warning(
+            f"{_named(field)} of the {kind} {definition.name} is annotated as {field.hint.text!r}, which has no "
+            "meaning at run time. If it is marked with durable.Secret, the mark is lost: its values are shown.",
+            hint="Define or import what it names outside of `if TYPE_CHECKING:`, or mark it where the annotation stands"
+            + ("." if field.name == "return" else f", or name {field.name!r} in DURABLE['HIDDEN_FIELDS']."),
+            obj=definition,
+            id="durable.W011",
+        )
+        for kind, definition in kinds
+        for field in without_meaning(definition.hints)
+        if field.name.casefold() not in {name.casefold() for name in settings.hidden_fields}
+    ]
+
+
+def _named(field: Field) -> str:
+    if field.record:
+        return f"The field {field.name!r} of {field.record} in a call"
+    return "The result" if field.name == "return" else f"The parameter {field.name!r}"
 
 
 def check_alias(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:

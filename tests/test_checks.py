@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import time
+import types
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
@@ -297,3 +299,51 @@ def test_every_get_is_a_writer_under_atomic_requests_and_immediate(
     for one in told:
         assert mode.upper() in one.msg
         assert "ATOMIC_REQUESTS" in str(one.hint)
+
+
+SOURCE = """
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import durable
+from durable import activity, workflow
+
+if TYPE_CHECKING:
+    Pin = Annotated[str, durable.Secret]
+    from durable import Secret
+
+
+@dataclass
+class Door:
+    number: int
+    code: list[Pin]
+
+
+@activity(name="check.unlock")
+def unlock(pin: Pin, marked: Annotated[str, Secret], door: Door | None, plain: str) -> None: ...
+
+
+@workflow(name="check.enter")
+async def enter(pin: Annotated[str, durable.Secret]) -> Pin: ...
+"""
+
+
+@pytest.mark.parametrize("hidden", [(), ("PIN",)], ids=["", "one is named in the settings"])
+def test_a_mark_that_is_there_for_type_checkers_only_is_told(hidden, settings, monkeypatch):
+    """At run time nobody can tell it from other names, and the values would be shown without a word."""
+    settings.DURABLE = {"HIDDEN_FIELDS": hidden}
+    module = types.ModuleType("for_type_checkers")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    with registry.isolated():
+        exec(SOURCE, vars(module))
+        found = checks.check_secrets(None)
+    told = [
+        "The parameter 'pin' of the activity check.unlock is annotated as 'Pin'",
+        "The field 'code' of Door in a call of the activity check.unlock is annotated as 'list[Pin]'",
+        "The result of the workflow check.enter is annotated as 'Pin'",
+    ]
+    assert [message.msg.partition(", which has no meaning at run time")[0] for message in found] == told[len(hidden) :]
+    assert {message.id for message in found} == {"durable.W011"}
+    assert all("outside of `if TYPE_CHECKING:`" in str(message.hint) for message in found)

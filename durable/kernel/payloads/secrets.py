@@ -11,8 +11,9 @@ import json
 import re
 import typing
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from durable.errors.showing import class_name
 from durable.kernel.payloads.hints import Unresolved, resolved
 
 HIDDEN: Final = "hidden"
@@ -55,35 +56,54 @@ def _is_secret(hint: Any, inside: frozenset[int]) -> bool:
 
 def names_of(hints: Mapping[str, Any]) -> frozenset[str]:
     """The names of the parameters and fields that are marked in a function's annotations, at any depth."""
-    names: set[str] = set()
-    _collect(hints.items(), names, {})
+    names = {field.name for field in _fields(hints) if is_secret(field.hint)}
     if "return" in names:
         names.remove("return")
         names.add(WHOLE_RESULT)
     return frozenset(names)
 
 
-def _collect(hints: Iterable[tuple[str, Any]], names: set[str], seen: dict[int, Any]) -> None:
+class Field(NamedTuple):
+    """A parameter (its record has no name then), or a field of a record, with its annotation."""
+
+    record: str
+    name: str
+    hint: Any
+
+
+def without_meaning(hints: Mapping[str, Any]) -> list[Field]:
+    """The parameters and fields of which nobody can tell whether they are marked: their annotations name what is there
+    for type checkers only.
+    """
+    return [field for field in _fields(hints) if isinstance(field.hint, Unresolved) and not is_secret(field.hint)]
+
+
+def _fields(hints: Mapping[str, Any]) -> list[Field]:
+    fields: list[Field] = []
+    _collect("", hints.items(), fields, {})
+    return fields
+
+
+def _collect(record: str, hints: Iterable[tuple[str, Any]], fields: list[Field], seen: dict[int, Any]) -> None:
     for name, hint in hints:
-        if is_secret(hint):
-            names.add(name)
-        _look_into(hint, names, seen)
+        fields.append(Field(record, name, hint))
+        _look_into(hint, fields, seen)
 
 
-def _look_into(hint: Any, names: set[str], seen: dict[int, Any]) -> None:
+def _look_into(hint: Any, fields: list[Field], seen: dict[int, Any]) -> None:
     if id(hint) in seen:
         return
     # Kept alive: annotations that are texts become new objects each time, and the id of one that is gone is used again.
     seen[id(hint)] = hint
     for part in typing.get_args(hint):
-        _look_into(part, names, seen)
+        _look_into(part, fields, seen)
     kind = typing.get_origin(hint) or getattr(hint, "__supertype__", None) or getattr(hint, "__value__", hint)
     if kind is not hint:
-        _look_into(kind, names, seen)
+        _look_into(kind, fields, seen)
     elif isinstance(hint, type) and (
         dataclasses.is_dataclass(hint) or typing.is_typeddict(hint) or hasattr(hint, "_fields")
     ):
-        _collect(resolved(hint).items(), names, seen)
+        _collect(class_name(hint), resolved(hint).items(), fields, seen)
 
 
 def hidden(data: Any, names: frozenset[str]) -> Any:
