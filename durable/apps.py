@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.apps import AppConfig, apps
 from django.utils.module_loading import autodiscover_modules
 
+from durable.errors.hiding import hide
 from durable.kernel.authoring.registry import label_of_module, registry
 
 
@@ -16,10 +17,12 @@ class DurableConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Tell the registry Django's labels, register the checks, and import workflows and activities."""
+        """Tell the registry Django's labels, and errors what they hide. Register the checks; import what is durable."""
         from durable import checks
+        from durable.client import hidden
 
         registry.label_for = label_for
+        hide(hidden.names_for_errors)
         checks.install()
         autodiscover_modules("workflows", "activities")
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.apps import apps
+
 from durable.conf import settings
+from durable.errors import DurableError
 from durable.kernel.authoring.registry import registry
 from durable.kernel.payloads import secrets
 from durable.kernel.payloads.birthplace import Birthplace, PayloadKind
@@ -19,6 +22,18 @@ def names() -> frozenset[str]:
             made = definition.__dict__["_secret_names"] = secrets.names_of(definition.hints)
         marked |= made
     return frozenset(name.casefold() for name in marked)
+
+
+def names_for_errors() -> frozenset[str]:
+    """The same for errors. They may come while functions are still being defined, whose annotations cannot be read yet,
+    and because the settings are wrong; nothing has been stored then.
+    """
+    if not apps.ready:
+        return frozenset()
+    try:
+        return names()
+    except DurableError:
+        return frozenset()
 
 
 def of_text(text: str, born: Birthplace) -> str:

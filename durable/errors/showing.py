@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final
 from unicodedata import category, combining, is_normalized, normalize
 
+from durable.errors.hiding import HIDDEN_VALUE, hiding
+
 SHORT: Final = 80
 """Characters of a value's repr in a sentence."""
 
@@ -60,11 +62,15 @@ def said(value: Any, limit: int, *, what: str = "object") -> str:
 
 
 def shown(value: Any, limit: int = SHORT) -> str:
-    """`repr(value)` for a sentence: storable, cut, and what it raised instead if it did."""
+    """`repr(value)` for a sentence: storable, cut, and what it raised instead if it did. Nothing of one in which a
+    hidden field is named: a name stands before its value, so that the cut leaves no value without it.
+    """
     text = _asked(repr, value, "repr()")
     if len(text) <= limit:
         text = clean(text)
-    return text if len(text) <= limit else f"{clean(text[: limit * 3 // 4])[: limit * 3 // 4]}…"
+    if len(text) > limit:
+        text = f"{clean(text[: limit * 3 // 4])[: limit * 3 // 4]}…"
+    return HIDDEN_VALUE if hiding.is_named_in(text) else text
 
 
 def clean(text: str) -> str:

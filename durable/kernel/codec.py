@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from durable.errors import PayloadError, PayloadTooLarge
+from durable.errors.hiding import hiding
 from durable.errors.showing import class_name, is_a
 from durable.kernel.history.events import DIGEST_KEY
 from durable.kernel.limits import DEFAULT_PAYLOAD_BYTES
@@ -92,6 +93,7 @@ class JsonCodec:
             refusal = refusal_of(endless(error))
             if holds_secret(hint):
                 refusal.unquote()
+            refusal.hide(path)
             raise PayloadError(refusal.path(path), refusal.problem, refusal.cure) from refusal.cause
         try:
             plain = plain_text(data, path)
@@ -198,8 +200,9 @@ class JsonCodec:
 
 
 def _unquoted(error: PayloadError, path: str, hint: Any) -> PayloadError:
-    """The same refusal; for secret values without the path, which may contain a key of a secret mapping."""
-    return PayloadError(path, error.problem, error.cure) if holds_secret(hint) else error
+    """The same refusal; for hidden values without the path, which may contain a key of a hidden mapping."""
+    hides = holds_secret(hint) or hiding.is_named_in(error.path)
+    return PayloadError(path, error.problem, error.cure) if hides else error
 
 
 def _kind_of(text: Any) -> str:

@@ -95,6 +95,7 @@ class ArgumentPlan:
             refusal = refusal_of(error)
             if holds_secret(self._hints.get(name, Any)):
                 refusal.unquote()
+            refusal.hide(name)
             raise PayloadError(refusal.path(name), refusal.problem, refusal.cure) from refusal.cause
         return written
 

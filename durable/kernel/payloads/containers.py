@@ -173,7 +173,12 @@ def _encode_key(key: Converter, value: Any) -> str:
         check_digits(written)
         return str(written)
     if type(written) is not str:
-        raise Refusal(f"{short(value)} cannot be the key of a JSON object", "Use text, whole numbers or ids.")
+        problem = "cannot be the key of a JSON object"
+        raise Refusal(
+            f"{short(value)} {problem}",
+            "Use text, whole numbers or ids.",
+            unquoted=f"the value, which is hidden, {problem}",
+        )
     return written
 
 

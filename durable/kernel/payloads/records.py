@@ -76,7 +76,11 @@ def of_typed_dict(kind: Any, label: str, maker: Maker) -> Converter:
                 raise Refusal(f"the key {name!r} of {kind.__name__} is missing", "Add it.")
         if len(written) != len(value):
             stray = next(name for name in value if name not in written)
-            raise Refusal(f"{kind.__name__} has no key {shown(stray)}", "Declare it, or leave it out.")
+            raise Refusal(
+                f"{kind.__name__} has no key {shown(stray)}",
+                "Declare it, or leave it out.",
+                unquoted=f"{kind.__name__} has no such key",
+            )
         return written
 
     return _record(encode, _reader(kind, plan, dict), dict, plan, label)

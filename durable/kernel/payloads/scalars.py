@@ -127,9 +127,11 @@ def _native_dict(value: dict[Any, Any], depth: int, cure: str) -> dict[str, Any]
     for its_key, item in value.items():
         key = its_key if type(its_key) is str else worked_out(its_key)
         if not isinstance(key, str) or isinstance(key, enum.Enum):
+            problem = f"is {a(class_name(type(key)))}; keys without an annotation are text"
             raise Refusal(
-                f"the key {short(key)} is {a(class_name(type(key)))}; keys without an annotation are text",
+                f"the key {short(key)} {problem}",
                 "Annotate the mapping (`dict[int, str]`), or use text as keys.",
+                unquoted=f"a key, which is hidden, {problem}",
             )
         try:
             pairs[str.__str__(key)] = encode_native(item, depth + 1, cure)
@@ -199,7 +201,9 @@ def _encode_float(value: Any, depth: int) -> Any:
         except OverflowError:
             number = math.inf
         if number != value:
-            raise Refusal(f"{short(value)} cannot be a float without loss", "Annotate it as int.")
+            problem = "cannot be a float without loss"
+            hidden = f"the value, which is hidden, {problem}"
+            raise Refusal(f"{short(value)} {problem}", "Annotate it as int.", unquoted=hidden)
         return number
     raise mismatch(value, "a number")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from durable.errors.hiding import hiding
 from durable.errors.showing import class_name, clean, full_name, is_a, real_mro, shown
 from durable.kernel.texts.failure import for_log, interrupts, sentence
 
@@ -39,6 +40,17 @@ class Refusal(Exception):
         """Mention only the class of the value."""
         if self.unquoted:
             self.problem, self.cause = self.unquoted, None
+
+    def hide(self, start: str) -> None:
+        """`unquote`, if the way from `start` leads through a field that is hidden; and end the way there: what lies
+        further in may be keys of a mapping, which are data.
+        """
+        way = [start, *reversed(self.steps)]
+        for place, step in enumerate(way):
+            if hiding.is_named_in(step):
+                self.unquote()
+                self.steps = way[1 : place + 1][::-1]
+                return
 
     def path(self, start: str) -> str:
         """The path from `start` to the value, as in `items[3].price`."""
