@@ -172,8 +172,8 @@ def test_options_of_postgresql_that_have_a_price_are_warned_about(options: Any, 
 @pytest.mark.parametrize(
     ("pool", "entry", "words"),
     [
-        (True, {"CONN_HEALTH_CHECKS": True}, ["has 4 connections at most, and a worker runs 16"]),
-        ({"min_size": 2, "max_size": 15}, {"CONN_HEALTH_CHECKS": True}, ["has 15 connections at most"]),
+        (True, {"CONN_HEALTH_CHECKS": True}, ["has at most 4 connections, and a worker runs 16"]),
+        ({"min_size": 2, "max_size": 15}, {"CONN_HEALTH_CHECKS": True}, ["has at most 15 connections"]),
         ({"max_size": 16}, {"CONN_HEALTH_CHECKS": True}, []),
         ({"max_size": 16}, {}, ["after a restart of the server"]),
         ({"min_size": 4, "max_size": 2}, {}, ["['OPTIONS']['pool'] is {'min_size': 4, 'max_size': 2}"]),
