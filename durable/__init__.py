@@ -42,7 +42,7 @@ from durable.errors import (
     WorkflowTimedOut,
 )
 from durable.kernel.authoring.activity_context import activity_info
-from durable.kernel.authoring.context import logger, now, random, sleep, uuid4, wait_for_signal
+from durable.kernel.authoring.context import logger, now, random, rng, sleep, uuid4, wait_for_signal
 from durable.kernel.authoring.definitions import activity, workflow
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.payloads.secrets import Secret
@@ -100,6 +100,7 @@ __all__ = [
     "logger",
     "now",
     "random",
+    "rng",
     "sleep",
     "uuid4",
     "wait_for_signal",

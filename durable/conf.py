@@ -75,11 +75,6 @@ def _patience(value: Any) -> None:
         raise _Refused(f"a datetime.timedelta of zero or more, {MAX_SPAN.days:,} days at most")
 
 
-def _optional_span(value: Any) -> None:
-    if value is not None:
-        _span(value)
-
-
 def _count(most: int) -> Callable[[Any], None]:
     def check(value: Any) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:

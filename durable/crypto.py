@@ -46,8 +46,6 @@ class EncryptingCodec(JsonCodec):
     `PayloadNotEncrypted`, each a `PayloadError`: the workflow or activity can continue when the key is back.
     """
 
-    encrypts = True
-
     @classmethod
     def fault(cls, options: Mapping[str, Any]) -> str:
         """It needs a key."""

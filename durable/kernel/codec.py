@@ -74,9 +74,6 @@ class JsonCodec:
     and after it.
     """
 
-    encrypts = False
-    """Whether what is stored cannot be read without a key."""
-
     @classmethod
     def fault(cls, options: Mapping[str, Any]) -> str:
         """What this codec lacks in the project's `DURABLE`, as a sentence with its cure; empty if it lacks nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from durable.outbound.departures import Departure
 from durable.outbound.holding import after_commit, aside, holding, release, send
-from durable.outbound.road import CAPACITY, Upkeep, is_blocked, pending, start, stop, wait_at_most
+from durable.outbound.road import CAPACITY, Upkeep, is_blocked, start, stop, wait_at_most
 
 __all__ = [
     "CAPACITY",
@@ -19,7 +19,6 @@ __all__ = [
     "aside",
     "holding",
     "is_blocked",
-    "pending",
     "release",
     "send",
     "start",

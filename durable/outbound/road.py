@@ -189,12 +189,6 @@ def is_blocked() -> bool:
     return _left_behind is not None and bool(_left_behind.pending)
 
 
-def pending() -> int:
-    """How much is queued in this process."""
-    road = _road
-    return 0 if road is None else road.pending
-
-
 def leave(departure: Departure) -> None:
     """Emits it: on the thread if there is one, else here and now."""
     road = _road

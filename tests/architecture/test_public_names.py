@@ -20,6 +20,7 @@ AUTHORING = {
     "now",
     "uuid4",
     "random",
+    "rng",
     "sleep",
     "wait_for_signal",
     "logger",

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
@@ -215,8 +214,3 @@ def _named(room: DeadLetterAdmin, asked: Asked, seen: FailureSight) -> list[obje
     except (DatabaseError, InterfaceError):  # it only helps to recognise them
         names = {}
     return [room.named(row, failures.named(names.get(row.pk), seen)) for row in rows]
-
-
-def back_to(address: str, query: dict[str, str]) -> str:
-    """An address with a query, without an empty question mark."""
-    return f"{address}?{urlencode(query)}" if query else address

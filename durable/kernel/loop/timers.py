@@ -116,10 +116,6 @@ class Timers:
             heappop(heap)
         return None
 
-    def due(self, at: datetime) -> list[Timer]:
-        """The pending timers that are due at a moment, in the order in which they fire."""
-        return [timer for timer in self if timer.due <= at]
-
     def __iter__(self) -> Iterator[Timer]:
         waiting = sorted((h.due, timer) for timer, h in self._pending.items() if h.due != NEVER)
         return iter([self._shown(self._pending[timer], timer) for _, timer in waiting])

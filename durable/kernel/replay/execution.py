@@ -204,12 +204,6 @@ class Execution:
         """The pending timer that is due first, if any."""
         return self.loop.timers.earliest()
 
-    def due_timers(self, now: datetime) -> list[Timer]:
-        """The timers that are due at a given time, in the order in which they fire; each `activate` may change the
-        rest.
-        """
-        return self.loop.timers.due(now)
-
     def pending_timers(self) -> list[dict[str, Any]]:
         """The pending timers as plain JSON, for people. Infinite ones are left out."""
         return [{"id": list(timer.id), "due": timer.due.isoformat()} for timer in self.loop.timers]
