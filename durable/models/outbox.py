@@ -74,11 +74,7 @@ class OutboxQuerySet(models.QuerySet["OutboxRow"]):
 class OutboxRow(models.Model):
     """One activity staged for dispatch.
 
-    Pending: moved in by the turn (or enqueue), by retry, abandon, release, reconcile and redrive; out by claim, settle
-    and dead-letter. Claimed: in by claim; out by acknowledge, retry, abandon, release, reconcile, dead-letter, settle.
-    Done: in by acknowledge, final. Dead (a dead letter): in by dead-letter; out by redrive, discard and settle.
-    Cancelled: in by settle, discard, the turn whose code cancelled it, and the acknowledgement of a cancellation;
-    final.
+    `docs/lifecycle.md` says for each status which verb moves a row in, and which moves it out.
     """
 
     id = models.BigAutoField(primary_key=True)

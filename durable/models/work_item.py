@@ -9,7 +9,8 @@ from durable.models.fields import MomentField
 
 
 class WorkItem(models.Model):
-    """Exists only while a delivery is out: made by claim, removed by whatever ends the delivery.
+    """Exists only while a delivery is out: made by claim, or by the turn that claims what it stages, and removed by
+    whatever ends the delivery.
 
     The columns from `attempts` on are copies of the row at the claim. They tell the verb that ends the delivery which
     locks it will need before it takes the first one.

@@ -34,7 +34,7 @@ USED_BY_OTHERS = {
     "durable.admin.lists.downloads._Member.as_postgresql": OF_DJANGO,
     "durable.models.fields.MomentField.from_db_value": OF_DJANGO,
     "durable.models.fields.JsonTextField.from_db_value": OF_DJANGO,
-    "durable.kernel.loop.handles.Handle.get_context": UNTOLD,
+    "durable.kernel.loop.handles.ReadyHandle.get_context": UNTOLD,
     "durable.logs.structured._End.warn": UNTOLD,
     "durable.logs.structured._End.critical": UNTOLD,
     "durable.logs.structured._End.fatal": UNTOLD,

@@ -64,7 +64,7 @@ class Module:
     @cached_property
     def imported(self) -> dict[str, str]:
         """What each imported name stands for, as a dotted path."""
-        names = {}
+        names: dict[str, str] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}

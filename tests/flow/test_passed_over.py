@@ -104,10 +104,10 @@ def test_an_error_that_belongs_to_one_workflow_stops_no_other(
     delete = work_items.delete
     ill = sixty[30]
 
-    def failing(connection: Any, row_ids: Any) -> None:
-        if ill.row_id in row_ids:
+    def failing(connection: Any, deliveries: Any) -> set[int]:
+        if ill.row_id in [row_id for row_id, _ in deliveries]:
             raise_state(state)
-        delete(connection, row_ids)
+        return delete(connection, deliveries)
 
     monkeypatch.setattr(work_items, "delete", failing)
     monkeypatch.setattr("durable.flow.transactions.transaction._FIRST_WAIT", 0)

@@ -46,7 +46,7 @@ def abandon(
         if item is None:
             return GiveBack.TOKEN_MISSING
         row = rows[claim.row_id]
-        work_items.delete(connection, [claim.row_id])
+        work_items.delete(connection, [item.delivery])
         kept = None if failure is None else failures.stored(failure, claim.workflow_id, claim.ordinal)
         outbox.record_failures(
             connection, [NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, None, cause, kept)]

@@ -36,6 +36,7 @@ from durable.outcomes import (
 )
 from durable.store.deliveries import outbox, together, work_items
 from durable.store.deliveries.outbox import LockedRow, NewFailedAttempt, Return
+from durable.store.deliveries.work_items import DeliveryKey
 from durable.store.runs import messages, workflows
 from durable.store.runs.messages import NewMessage
 from durable.store.runs.workflows import LockedWorkflow
@@ -119,7 +120,7 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
     else:
         outbox.lock_ids_first(connection, [e.claim.row_id for e in endings])
     items = work_items.lock(connection, [(e.claim.row_id, e.claim.token) for e in endings])
-    row_ids = [row_id for row_id, _ in items]
+    deliveries = list(items)
     outcomes: list[AckOutcome] = []
     valid: list[Ending] = []
     for e in endings:
@@ -130,7 +131,7 @@ def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[A
             valid.append(_heeding(e, item.asked_to_cancel))
     if valid:
         _report(valid)
-        _close_rows(connection, row_ids, valid)
+        _close_rows(connection, deliveries, valid)
         _hand_over(connection, [e for e in valid if not is_held(e)], owners)
         held = [e for e in valid if is_held(e)]
         if held:
@@ -170,7 +171,7 @@ def _heeding(ending: Ending, asked_to_cancel: object) -> Ending:
     return ending
 
 
-def _close_rows(connection: BaseDatabaseWrapper, row_ids: Sequence[int], endings: Sequence[Ending]) -> None:
+def _close_rows(connection: BaseDatabaseWrapper, deliveries: Sequence[DeliveryKey], endings: Sequence[Ending]) -> None:
     finished: list[tuple[int, OutboxStatus, int, str | None]] = []
     returned: list[Return] = []
     failed: list[NewFailedAttempt] = []
@@ -190,7 +191,7 @@ def _close_rows(connection: BaseDatabaseWrapper, row_ids: Sequence[int], endings
             failed.append(
                 NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, e.started_at, e.cause, _stored(e))
             )
-    together.finish(connection, row_ids, finished)
+    together.finish(connection, deliveries, finished)
     outbox.give_back(connection, returned)
     outbox.record_failures(connection, failed)
 

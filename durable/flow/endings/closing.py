@@ -29,8 +29,8 @@ def settle(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -
         return 0
     rows = outbox.lock_open_of(connection, workflow_ids)
     if rows:
-        work_items.lock_of_rows(connection, rows)
-        work_items.delete(connection, list(rows))
+        items = work_items.lock_of_rows(connection, rows)
+        work_items.delete(connection, [item.delivery for item in items.values()])
         outbox.cancel(connection, list(rows))
     return len(rows)
 

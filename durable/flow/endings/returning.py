@@ -52,7 +52,7 @@ def _return(
     items: Mapping[DeliveryKey, LockedItem],
     delay: timedelta,
 ) -> None:
-    work_items.delete(connection, [row_id for row_id, _ in items])
+    work_items.delete(connection, items)
     stopped = [item for item in items.values() if item.asked_to_cancel]
     if stopped:
         close_cancelled(connection, stopped, owners, at=clock.database_now(connection))

@@ -109,7 +109,7 @@ def _recover(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
     if not fallen:
         return Counter()
     at = clock.database_now(connection)
-    work_items.delete(connection, list(items))
+    work_items.delete(connection, [item.delivery for item in items.values()])
     # A worker beats four times per lease; if its lease expired while it is still beating, it has lost it, not died.
     # What was claimed under its name before it started was a former process's of that name, and that one has died.
     alive = beats.alive(connection, {item.worker for item in items.values()}, within=settings.lease_for / 2)

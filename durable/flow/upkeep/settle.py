@@ -73,6 +73,6 @@ def _settle(owners: Sequence[uuid.UUID], connection: BaseDatabaseWrapper) -> tup
     # A row that is locked gets no item and loses none; one whose item somebody holds is left to a later call.
     held = work_items.present(connection, free) - items.keys()
     settled = [row_id for row_id in free if row_id not in held]
-    work_items.delete(connection, list(items))
+    work_items.delete(connection, [item.delivery for item in items.values()])
     outbox.cancel(connection, settled)
     return len(settled), busy | set(left_open.open_among(connection, ended))

@@ -6,7 +6,7 @@ All rows are locked by the caller (or new), and no part reads what another write
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -14,6 +14,7 @@ from durable.kernel.history.events import Event
 from durable.outcomes import OutboxStatus
 from durable.store.connections import sql
 from durable.store.deliveries import outbox, work_items
+from durable.store.deliveries.work_items import DeliveryKey
 from durable.store.runs import history, workflows
 from durable.store.runs.workflows import Progress
 
@@ -33,15 +34,18 @@ def record(
 
 def finish(
     connection: BaseDatabaseWrapper,
-    row_ids: Sequence[int],
+    deliveries: Collection[DeliveryKey],
     endings: Sequence[tuple[int, OutboxStatus, int, str | None]],
 ) -> None:
-    """Remove the work items of these rows, and close those of them that have ended. See `outbox.finish`."""
-    if row_ids and endings and sql.is_postgresql(connection):
-        condition, ids = sql.among(connection, "outbox_row_id", sorted(row_ids))
-        finishing, params = outbox.finishing(connection, endings)
-        statement = f"WITH gone AS (DELETE FROM durable_workitem WHERE {condition}) {finishing}"
-        sql.execute(connection, statement, [*ids, *params])
+    """Remove the work items of these deliveries, and close those of their rows that have ended. See `outbox.finish`.
+
+    An item that carries another token stays, and its row stays open.
+    """
+    if deliveries and endings and sql.is_postgresql(connection):
+        deleting, of_items = work_items.deleting(connection, deliveries)
+        finishing, of_rows = outbox.finishing(connection, endings)
+        statement = f"WITH gone AS ({deleting}) {finishing} AND r.id IN (SELECT outbox_row_id FROM gone)"
+        sql.execute(connection, statement, [*of_items, *of_rows])
     else:
-        work_items.delete(connection, row_ids)
-        outbox.finish(connection, endings)
+        gone = work_items.delete(connection, deliveries)
+        outbox.finish(connection, [ending for ending in endings if ending[0] in gone])

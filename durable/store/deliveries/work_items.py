@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -27,6 +27,11 @@ class LockedItem:
     single: bool
     heartbeat: str | None = field(default=None, repr=False)
     """Only read by functions whose name says so: each may have a megabyte, and a worker may hold thousands."""
+
+    @property
+    def delivery(self) -> DeliveryKey:
+        """Which delivery it is."""
+        return self.row_id, self.token
 
 
 # By hand, as in `store/runs/workflows.py`.
@@ -115,11 +120,25 @@ def holds(connection: BaseDatabaseWrapper, row_id: int, token: uuid.UUID) -> int
     return WorkItem.objects.using(connection.alias).filter(outbox_row_id=row_id, lock_token=token).count()
 
 
-def delete(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> None:
-    """Remove (locked) items. One statement."""
-    if row_ids:
-        condition, params = sql.among(connection, "outbox_row_id", sorted(row_ids))
-        sql.execute(connection, f"DELETE FROM durable_workitem WHERE {condition}", params)
+def delete(connection: BaseDatabaseWrapper, deliveries: Collection[DeliveryKey]) -> set[int]:
+    """Remove the (locked) items that carry these tokens, and no others; returns their rows. One statement."""
+    return {row[0] for row in sql.fetch(connection, *deleting(connection, deliveries))} if deliveries else set()
+
+
+_DELIVERED = sql.RowSet([("id", "bigint"), ("token", "uuid")])
+
+
+def deleting(connection: BaseDatabaseWrapper, deliveries: Collection[DeliveryKey]) -> tuple[str, sql.Params]:
+    """The statement of `delete`, and its parameters."""
+    source = _DELIVERED.source(connection)
+    matches = "i.outbox_row_id = given.id AND i.lock_token = given.token"
+    if sql.is_postgresql(connection):
+        condition = f"AS i USING {source} WHERE {matches}"
+    else:  # no USING there; CROSS keeps the given rows in front, so that the table is not walked
+        rows = f"SELECT i.outbox_row_id FROM {source} CROSS JOIN durable_workitem AS i ON {matches}"
+        condition = f"WHERE outbox_row_id IN ({rows})"
+    statement = f"DELETE FROM durable_workitem {condition} RETURNING outbox_row_id"
+    return statement, _DELIVERED.params(connection, sorted(deliveries))
 
 
 def ask_to_cancel(connection: BaseDatabaseWrapper, row_ids: Sequence[int]) -> None:

@@ -181,8 +181,8 @@ def advance_seq(
     """
     sql.execute(
         connection,
-        f"UPDATE durable_workflow SET last_seq = %s, {_LONGER} WHERE id = %s",
-        [last_seq, added.get(workflow_id, 0), sql.param(connection, workflow_id)],
+        f"UPDATE durable_workflow SET last_seq = %s, {_LONGER} WHERE id = %s AND last_seq = %s",
+        [last_seq, added.get(workflow_id, 0), sql.param(connection, workflow_id), last_seq - 1],
     )
 
 
