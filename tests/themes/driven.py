@@ -48,7 +48,7 @@ def complaints(chromium: Any) -> list[str]:  # noqa: F811
 def test_from_the_list_to_a_redrive_and_its_message(person: Enter, chromium: Any) -> None:  # noqa: F811
     row, other = letter(cause="lease_lost", workflow__key="order-42"), letter(workflow__key="order-43")
     anna = person(*ALL)
-    anna.follow("Decide")
+    anna.follow("Review")
     anna.sees("order-43")
     NARROW[THEME](anna)
     anna.sees("order-42")
@@ -106,7 +106,7 @@ def test_a_refusal_and_a_form_that_is_not_complete(person: Enter) -> None:  # no
     row = letter(failure_delivered=True)
     anna = person(*ALL)
     anna.go(f"/admin/durable/deadletter/{row.pk}/change/")
-    anna.sees("The workflow has moved on that this activity failed, and has acted on it.")
+    anna.sees("The workflow got the failure of this activity and has moved on.")
     assert not anna.offers("Redrive")
     anna.follow("Force redrive")
     anna.fill("reason", "the courier lost it")

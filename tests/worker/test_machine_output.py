@@ -85,7 +85,7 @@ def test_an_answer_that_is_lost_on_a_full_disk_is_said(subprocess_environment: d
     done = verb(subprocess_environment, "list", "--json", stdout=full)
     os.close(full)
     assert done.returncode == 1
-    assert "its answer could not be written: No space left on device" in done.stderr
+    assert "its output could not be written: No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
 
 

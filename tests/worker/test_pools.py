@@ -53,8 +53,8 @@ def test_a_pool_that_serves_nobody_for_a_while_is_empty_until_it_serves_again() 
     assert watched.see(asked=20, waiting=12, later=STARVED_AFTER - 1) == []
     [told] = watched.see(asked=22, waiting=14, later=STARVED_AFTER)
     assert told == (
-        "the connection pool of the database 'shop' is empty (4 at most): 14 handlers wait for a connection, "
-        "0 have got none so far"
+        "the connection pool of the database 'shop' is empty (4 at most): "
+        "14 handlers are waiting for a connection, 0 requests for one have failed so far"
     )
     assert watched.see(asked=23, waiting=14) == []
 
@@ -63,7 +63,7 @@ def test_a_request_that_got_nothing_is_told_until_the_next_one_is_served() -> No
     watched = Watched()
     assert watched.see(asked=8) == []
     [told] = watched.see(asked=9, errors=1)
-    assert "1 have got none so far" in told
+    assert "1 requests for one have failed so far" in told
     assert len(watched.see(asked=10, errors=1, waiting=1, later=1)) == 1
     assert watched.see(asked=10, errors=1, later=1) == []
 
