@@ -51,7 +51,7 @@ class Codec(Protocol):
         """First step of reading."""
 
     def is_current(self, stored: str) -> bool:
-        """Whether `wrap` would write this text as it is stored today, and no older form or key."""
+        """Whether `stored` already has the current format and key."""
 
     def rewrap(self, stored: str, *, path: str, birthplace: Birthplace) -> str:
         """The same payload as `wrap` would write it today. Raises `PayloadError`."""
@@ -123,8 +123,8 @@ class JsonCodec:
         return text
 
     def is_current(self, stored: str) -> bool:
-        """Whether `wrap` would write this text as it is stored today, and no older form or key: `durable reencrypt`
-        leaves it alone.
+        """Whether `stored` already has the format and key that `wrap` writes now. If so, `durable reencrypt` leaves it
+        alone.
         """
         return True
 

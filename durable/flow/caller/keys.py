@@ -31,9 +31,9 @@ def insert(
     new: Sequence[New],
     insert_rows: Callable[[BaseDatabaseWrapper, Sequence[New]], set[uuid.UUID]],
 ) -> list[Started | KeyHeld]:
-    """Insert, and say for each which live workflow holds its key if it did not go in.
+    """Inserts rows; for each one whose key is taken, returns the live workflow that holds it. One outcome each.
 
-    A holder that ended between the insert and the look-up leaves nothing to report; the insert is then tried again.
+    If the holder ends between the insert and the look-up, there is none to return, and the insert is tried again.
     """
     outcomes: dict[uuid.UUID, Started | KeyHeld] = {}
     waiting = list(new)

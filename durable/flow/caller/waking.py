@@ -1,8 +1,8 @@
 """Waking workers on PostgreSQL when work comes from outside: rate-limited, and never on the way of an acknowledgement.
 
-Each NOTIFY makes its commit take a lock that all of them share, so most calls send none: within a transaction one per
-queue, and outside of one at most one in `SPACING` per process. Listeners look a second time after twice that long,
-which finds the work that was not announced.
+A commit that includes a NOTIFY takes a lock of which the server has only one, so most calls send none: within a
+transaction one per queue, and outside of one at most one in `SPACING` per process. Listeners look a second time after
+twice that long, which finds the work that was not announced.
 """
 
 from __future__ import annotations

@@ -113,6 +113,7 @@ def forget(claim: Claim) -> None:
 
 
 def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:
+    # The first lock also bounds the transaction's lock waits: that of the workflows if there are any, else of the rows.
     owners = workflows.lock_first(connection, {e.claim.workflow_id for e in endings if e.claim.single or is_held(e)})
     rows: dict[int, LockedRow] = {}
     if any(is_held(e) for e in endings):

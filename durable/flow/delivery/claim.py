@@ -36,9 +36,7 @@ def made_under(token: uuid.UUID, *, worker: str) -> list[Claim]:
 
 
 def suspects_due(queues: tuple[str, ...] | None) -> int:
-    """How many suspects wait in these queues (None: all) for a process with nothing else in flight; 100 at most. Reads
-    only.
-    """
+    """The number of due suspects in these queues (None: all), capped at 100. Reads only."""
     return transaction.reading(partial(outbox.count_suspects_due, queues=queues))
 
 

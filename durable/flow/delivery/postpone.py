@@ -1,4 +1,4 @@
-"""Postpone a delivery whose handler is not known here (yet): give it back uncounted."""
+"""Postpones a delivery that cannot begin here yet (no such handler, or no connection): gives it back uncounted."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from durable.outcomes import Claim, GiveBack
 
 
 def postpone(claim: Claim, *, delay: timedelta) -> GiveBack:
-    """Give one delivery back as if it had not been made, due after `delay`. A token that is gone changes nothing."""
+    """Gives one delivery back as if it had not been made, due after `delay`. A token that is gone changes nothing."""
     return transaction.own(lambda connection: returning.uncounted(connection, [claim], delay=delay)[0])

@@ -1,4 +1,6 @@
-"""Releases deliveries at a stop: gives rows back uncounted, due at once."""
+"""Releases deliveries: at a stop, those that have not ended; otherwise, those that were claimed ahead and cannot begin
+soon. Their rows are pending again, uncounted, and due at once.
+"""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ _decode = json.JSONDecoder().raw_decode
 def consume_messages(
     connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID], *, read: Iterable[int] = ()
 ) -> dict[uuid.UUID, dict[str, Any]]:
-    """Deletes the messages that a turn has `read`. For (locked) closing workflows, parks unread signals and requests to
-    cancel for good, and returns by workflow how the closing event lists them.
+    """Deletes the messages that a turn has `read`. For (locked) closing workflows, permanently parks unread signals and
+    cancel requests, and returns by workflow how the closing event lists them.
 
     Signals are listed with their name, cancel requests with their reason, in the order in which they would have been
     read; payloads stay in the messages. Results of activities are of no use to anybody, and are deleted.

@@ -1,7 +1,8 @@
 """What redrive and discard share: one operator's change of a dead letter, tried until its outcome is known.
 
-No `atomic` in here. All gates and the write happen in one transaction under the workflow's row lock, which every writer
-of a terminal event or of an outcome takes too: nothing can change between the check and the write.
+No `atomic` in here. All gates and the write happen in one transaction under the workflow's row lock. Whoever appends an
+event, the recorded outcome of an activity included, or makes a dead letter takes it too: nothing can change between the
+check and the write. No work item is locked, since a dead letter has none.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Patience(Enum):
 
     ONCE = "once"
     JITTERED = "five times, with jittered back-off"
-    BRIEF = "the same, but twice where it is a lock that somebody holds: a person waits for the answer"
+    BRIEF = "the same, but only two tries when blocked by a lock: a person waits for the answer"
 
 
 _TRIES = 5

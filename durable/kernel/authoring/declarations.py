@@ -109,7 +109,9 @@ def implied_name(fn: Callable[..., Any], label_of: Callable[[str], str]) -> str:
 
 
 def row_options(options: ActivityOptions) -> dict[str, Any]:
-    """The options of an `.execute(...)`, as the row stores them. Raises `OptionInvalid` for those of `enqueue` only."""
+    """The options of an `.execute(...)`, as its command stores them. Raises `OptionInvalid` for one that only `enqueue`
+    has.
+    """
     for name in ("key", "start_at", "on_conflict"):
         value = getattr(options, name)
         if value is not None:

@@ -78,7 +78,9 @@ class ActivityOptions:
         return replace(self, **{name: value for name, value in chosen.items() if value is not None})
 
     def as_data(self) -> dict[str, Any]:
-        """What the row stores: plain JSON, only what was chosen. Spans are seconds."""
+        """What was chosen, as plain JSON: what a workflow's command stores and `resolve` reads. Spans are seconds. The
+        row stores `Terms.options`.
+        """
         data: dict[str, Any] = {}
         for name in ("queue", "priority", "on_dead_letter", "on_exhausted"):
             value = getattr(self, name)

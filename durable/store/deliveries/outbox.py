@@ -1,4 +1,7 @@
-"""Outbox rows: locking, and every transition but staging (`staging.py`) and the claim (`claims.py`).
+"""Outbox rows: locking, and the transitions that end a delivery or a row.
+
+Elsewhere: inserts (`staging.py`, for single activities `store/runs/starts.py`), the claim (`claims.py`), and what staff
+do to dead letters (`store/operators/redrives.py`).
 
 Each transition is one guarded statement over rows that the caller has locked, in id order, with `lock`.
 """
@@ -76,7 +79,7 @@ def _locked(row: tuple[Any, ...]) -> LockedRow:
 
 
 def lock(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> dict[int, LockedRow]:
-    """Lock rows in id order, waiting for each."""
+    """Locks rows in id order, waiting for each."""
     ids = list(ids)
     if not ids:
         return {}
@@ -104,7 +107,7 @@ def lock_free_ids(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> set[in
 
 
 def lock_ids(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> None:
-    """Lock rows in id order, for a verb that needs no look at them. On SQLite there is nothing to do."""
+    """Locks rows in id order, for a verb that needs no look at them. On SQLite there is nothing to do."""
     _lock_ids(connection, ids, "id")
 
 
@@ -143,7 +146,7 @@ _FINISHED = sql.RowSet([("id", "bigint"), ("status", "text"), ("counts", "int"),
 
 
 def finish(connection: BaseDatabaseWrapper, endings: Sequence[tuple[int, OutboxStatus, int, str | None]]) -> None:
-    """Close claimed rows as done or cancelled: (id, status, attempts to count, last heartbeat). One statement."""
+    """Closes claimed rows as done or cancelled: (id, status, attempts to count, last heartbeat). One statement."""
     if endings:
         sql.execute(connection, *finishing(connection, endings))
 
@@ -192,7 +195,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def give_back(connection: BaseDatabaseWrapper, returns: Sequence[Return]) -> None:
-    """Return claimed rows to pending, each with its own delay and counts. One statement."""
+    """Returns claimed rows to pending, each with its own delay and counts. One statement."""
     if not returns:
         return
     if sql.is_postgresql(connection):
@@ -247,7 +250,7 @@ _BURIED = sql.RowSet(
 
 
 def bury(connection: BaseDatabaseWrapper, buried: Sequence[Bury]) -> None:
-    """Make claimed rows dead letters, with cause, time and marker. One statement."""
+    """Makes claimed rows dead letters, with cause, time and marker. One statement."""
     if buried:
         now, params = clock.now_sql(connection)
         rows = [
@@ -277,7 +280,7 @@ def bury(connection: BaseDatabaseWrapper, buried: Sequence[Bury]) -> None:
 
 
 def cancel(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
-    """Close (locked) rows that are pending, claimed or dead letters as cancelled. One statement."""
+    """Closes (locked) rows that are pending, claimed or dead letters as cancelled. One statement."""
     if ids:
         condition, params = sql.among(connection, "id", sorted(ids))
         sql.execute(
@@ -289,21 +292,21 @@ def cancel(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
 
 
 def pause(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
-    """Mark (locked) rows, whatever their status, so that they are not claimed until `resume`."""
+    """Marks (locked) rows, whatever their status, so that they are not claimed until `resume`."""
     if ids:
         condition, params = sql.among(connection, "id", sorted(ids))
         sql.execute(connection, f"UPDATE durable_outboxrow SET paused = true WHERE NOT paused AND {condition}", params)
 
 
 def resume(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
-    """Take the mark from (locked) rows."""
+    """Takes the mark from (locked) rows."""
     if ids:
         condition, params = sql.among(connection, "id", sorted(ids))
         sql.execute(connection, f"UPDATE durable_outboxrow SET paused = false WHERE paused AND {condition}", params)
 
 
 def mark_judged(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
-    """Say of (locked) dead letters that their workflow has ended the activity by itself. One statement."""
+    """Says of (locked) dead letters that their workflow has ended the activity by itself. One statement."""
     if ids:
         condition, params = sql.among(connection, "id", sorted(ids))
         sql.execute(
@@ -340,7 +343,7 @@ class NewFailedAttempt:
 
 
 def record_failures(connection: BaseDatabaseWrapper, failed: Sequence[NewFailedAttempt]) -> None:
-    """Append failed attempts. One statement."""
+    """Appends failed attempts. One statement."""
     if failed:
         now, params = clock.now_sql(connection)
         rows = [(f.row_id, f.number, f.worker, f.started_at, f.cause.value, *_error(f.error)) for f in failed]
@@ -376,7 +379,7 @@ def of_ordinals(
 
 
 def count_suspects_due(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None = None) -> int:
-    """How many suspects are due in these queues (None: all): at most 100 are counted."""
+    """The number of due suspects in these queues (None: all), capped at 100."""
     now, params = clock.now_sql(connection)
     mine, mine_params = ("true", []) if queues is None else sql.among(connection, "queue", queues)
     rows = sql.fetch(

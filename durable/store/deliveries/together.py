@@ -1,6 +1,7 @@
-"""Changes that always come together: one statement on PostgreSQL, where each is a round trip, and two on SQLite.
+"""Pairs of changes that are always made together: in one statement on PostgreSQL, because each statement costs a round
+trip, and in two on SQLite.
 
-All rows are locked by the caller (or new), and no part reads what another writes.
+The caller has locked all rows that exist before, and neither part reads what the other writes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def finish(
     deliveries: Collection[DeliveryKey],
     endings: Sequence[tuple[int, OutboxStatus, int, str | None]],
 ) -> None:
-    """Remove the work items of these deliveries, and close those of their rows that have ended. See `outbox.finish`.
+    """Removes the work items of these deliveries, and closes those of their rows that have ended. See `outbox.finish`.
 
     An item that carries another token stays, and its row stays open.
     """

@@ -121,7 +121,7 @@ def holds(connection: BaseDatabaseWrapper, row_id: int, token: uuid.UUID) -> int
 
 
 def delete(connection: BaseDatabaseWrapper, deliveries: Collection[DeliveryKey]) -> set[int]:
-    """Remove the (locked) items that carry these tokens, and no others; returns their rows. One statement."""
+    """Removes the (locked) items that carry these tokens, and no others; returns their rows. One statement."""
     return {row[0] for row in sql.fetch(connection, *deleting(connection, deliveries))} if deliveries else set()
 
 
@@ -183,7 +183,7 @@ def still_there(connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKe
 
 
 def extend(connection: BaseDatabaseWrapper, held: Sequence[Held], *, lease_for: timedelta) -> None:
-    """Extend the leases of (locked) items from now, and keep the handlers' latest heartbeat details. One statement."""
+    """Extends the leases of (locked) items from now, and keeps the latest heartbeat details. One statement."""
     if held:
         until, params = clock.lease_sql(connection, lease_for)
         rows = [(h.row_id, h.token, h.heartbeat) for h in held]

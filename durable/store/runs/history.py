@@ -37,7 +37,7 @@ Bytes = dict[uuid.UUID, int]
 
 
 def append(connection: BaseDatabaseWrapper, events: Sequence[tuple[uuid.UUID, Event]]) -> Bytes:
-    """Append events, each to the workflow it stands beside. One statement; the workflows are locked by the caller, who
+    """Appends events, given as (workflow id, event) pairs, in one statement. The caller has locked the workflows, and
     adds what is returned to their `history_bytes`.
     """
     if not events:

@@ -193,8 +193,8 @@ def insert_workflows(connection: BaseDatabaseWrapper, new: Sequence[NewWorkflow]
 
 
 def insert_activities(connection: BaseDatabaseWrapper, new: Sequence[NewActivity]) -> set[uuid.UUID]:
-    """Insert single activities: workflow, started event and the outbox row, claimable at the commit; answer as
-    above.
+    """Inserts single activities: workflow, started event and an outbox row that can be claimed from the commit on.
+    Returns what `insert_workflows` returns.
     """
     rows = [
         (

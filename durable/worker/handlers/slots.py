@@ -148,8 +148,8 @@ class Handlers:
                 run = transactional.run if call.definition.transactional else execute.perform
                 outcome: Outcome = run(call, delivery)
                 self._finish_clean(call, delivery, outcome, hygiene.left_open() + lane.left_open_now())
-            # Handlers' errors were caught inside. Errors here are bugs of ours, or raised by receivers of Django's
-            # signals about connections raise; it must neither leak the slot nor end the thread, and be it SystemExit.
+            # Handlers' errors were caught inside. An error here is a bug of ours, or comes from a receiver of Django's
+            # connection signals. Not even a SystemExit may leak the slot or end the thread.
             except BaseException as bug:
                 log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
                 self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))

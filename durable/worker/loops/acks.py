@@ -46,15 +46,14 @@ other items are due.
 
 
 def _nothing(delivery: Delivery) -> None:
-    """Nobody wants to know."""
+    """The default callback: does nothing."""
 
 
 class Acks:
     """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, however it ends.
 
     An outcome that is still locked after all tries is set aside (`set_aside` is called for it) and continues once the
-    lock is gone (`counted_again`). `run` is the thread's body; it ends when `finish` was called and only locked
-    outcomes are pending.
+    lock is gone (`counted_again`). `run` is the thread's body.
     """
 
     def __init__(
@@ -127,7 +126,9 @@ class Acks:
         return self.pending
 
     def run(self) -> None:
-        """Writes outcomes until `finish` was called and nothing is pending, or locked for longer than allowed."""
+        """Writes outcomes until `finish` has been called and each one is written or, if still locked, has used up its
+        patience.
+        """
         while batch := self._next():
             self.pulse.begin()
             try:

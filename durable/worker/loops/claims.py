@@ -48,7 +48,7 @@ WAIT_FOR_EMPTY = 0.25
 
 
 class Claims:
-    """Claims what can start at once, and as much more as will start within moments; renews all of it from the claim on.
+    """Claims what can start at once, and as much more as will start within moments. `leases` renews it from then on.
 
     A suspect (a row whose worker died with it) is taken only while nothing else is in flight here, and nothing else is
     claimed until it has ended. So that suspects get their turn under constant load, a hint makes the loop stop claiming

@@ -66,13 +66,13 @@ class Leases:
 
     @property
     def in_flight(self) -> int:
-        """How many of them do not wait for another session's lock."""
+        """How many deliveries are held and do not wait for another session's lock."""
         with self._lock:
             return len(self._held) - len(self._aside)
 
     @property
     def aside(self) -> int:
-        """How many do."""
+        """How many deliveries wait for another session's lock."""
         return len(self._aside)
 
     def all(self) -> list[Delivery]:

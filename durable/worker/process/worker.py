@@ -51,9 +51,7 @@ LOOKS = 4
 """How often in `POLL_FOR` the watcher looks on SQLite: a look takes some 20 microseconds and no lock."""
 
 LONGEST_LOOK = timedelta(seconds=0.25)
-"""However cheap watching for other connections' writes is: due times pass without a write, so the loops look this
-often.
-"""
+"""Even where the cheap watcher notices every write, the loops poll this often: a row becomes due without one."""
 
 
 @dataclass(slots=True)
