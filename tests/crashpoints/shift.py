@@ -63,7 +63,7 @@ class Slots:
     def dispatch(self, delivery: Delivery) -> None:
         self.queue.append(delivery)
 
-    def take_back(self) -> list[Delivery]:
+    def withdraw(self) -> list[Delivery]:
         taken, self.queue = self.queue, []
         return taken
 
