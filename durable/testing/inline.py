@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import partial
 from typing import TypeVar
 
 from django.db import Error as DatabaseFault
@@ -20,17 +22,13 @@ from durable.flow.transactions.faults import Fault, classify
 from durable.flow.turns import turn
 from durable.flow.upkeep import reconcile
 from durable.kernel.replay.cache import Cache
-from durable.kernel.texts.failure import describe, sentence
+from durable.kernel.texts.failure import sentence
 from durable.outbound import floods
 from durable.outcomes import (
     AckOutcome,
-    Cancelled,
-    Cause,
     Claim,
     Completed,
     Ending,
-    Failed,
-    Failure,
     ReconcileReport,
     RetryLater,
     TurnReport,
@@ -38,10 +36,10 @@ from durable.outcomes import (
 from durable.testing import leftovers
 from durable.testing.doubles import Standing
 from durable.testing.errors import NeverIdle
-from durable.worker.handlers import execute, transactional
+from durable.worker.handlers import ack_policy, execute, transactional
+from durable.worker.handlers.ack_policy import Abandon, Acknowledge, Known, Postpone, WaitForLock, nobody_locks
 from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import WAITS_US, AckFailed, Call, Committed, GiveUp, Outcome, PutOff
-from durable.worker.loops.acks import ABANDON_DELAY
+from durable.worker.handlers.execute import Call, Committed, Outcome
 
 NAME = "durable.testing"
 MOST_ROUNDS = 100_000
@@ -136,20 +134,17 @@ class Inline:
     # --- one delivery ---
 
     def _deliver(self, claimed: Claim) -> None:
-        outcome = self._attempt(claimed)
-        match outcome:
-            case Completed() | Failed() | RetryLater() | Cancelled():
-                self._acknowledge(outcome)
-            case Committed():
-                if outcome.outcome is AckOutcome.ACKNOWLEDGED and claimed.single:
-                    self.tally.closed += 1
-            case GiveUp():
-                self._abandon(claimed, cause=outcome.cause, failure=outcome.failure, delay=None)
-            case AckFailed():
-                self._abandon(claimed, cause=Cause.ACK_ABANDONED, failure=outcome.failure, delay=ABANDON_DELAY)
-            case PutOff():
-                delay = outcome.delay
+        match ack_policy.verb(self._attempt(claimed), is_locked=nobody_locks):
+            case Acknowledge(ending=ending):
+                self._acknowledge(ending)
+            case Known(outcome=outcome):
+                self.tally.closed += outcome is AckOutcome.ACKNOWLEDGED and claimed.single
+            case Abandon() as step:
+                self._abandon(claimed, step)
+            case Postpone(delay=delay):
                 self._given_back("postpone", lambda: postpone.postpone(claimed, delay=delay))
+            case WaitForLock():
+                raise AssertionError("Nobody else is here who could hold a lock.")
 
     def _attempt(self, claimed: Claim) -> Outcome:
         prepared = execute.prepare(claimed, rng=self._rng)
@@ -175,14 +170,15 @@ class Inline:
 
     def _acknowledge(self, ending: Ending) -> None:
         """The policy of the worker's acknowledgements, without its waits."""
-        for last in (*[False] * len(WAITS_US), True):
+        for tries in itertools.count(1):
             try:
                 outcome = acknowledge.acknowledge([ending])[0]
             # Whatever the acknowledgement raises is classified; what the classifier does not know is permanent.
             except Exception as error:  # noqa: BLE001
                 self._keep_fault("acknowledge", error)
-                if last or classify(error) is Fault.PERMANENT:
-                    self._abandon(ending.claim, cause=Cause.ACK_ABANDONED, failure=describe(error), delay=ABANDON_DELAY)
+                step = ack_policy.after_failure(error, tries=tries, together=False, is_locked=nobody_locks)
+                if isinstance(step, Abandon):
+                    self._abandon(ending.claim, step)
                     return
                 continue
             if outcome is AckOutcome.ACKNOWLEDGED:
@@ -191,8 +187,9 @@ class Inline:
                 self.tally.closed += ending.claim.single and not again
             return
 
-    def _abandon(self, claimed: Claim, *, cause: Cause, failure: Failure, delay: timedelta | None) -> None:
-        self._given_back("abandon", lambda: abandon.abandon(claimed, cause=cause, failure=failure, delay=delay))
+    def _abandon(self, claimed: Claim, step: Abandon) -> None:
+        give_back = partial(abandon.abandon, claimed, cause=step.cause, failure=step.failure, delay=step.delay)
+        self._given_back("abandon", give_back)
 
     def _given_back(self, verb: str, give_back: Callable[[], object]) -> None:
         try:

@@ -28,7 +28,12 @@ NO_TRANSITIONS = {
         "durable.store.operators.proof",
     ),
     *("durable.flow.transactions.transaction", "durable.store.connections.sql"),
-    *("durable.flow.looks.probe", "durable.flow.delivery.doubts", "durable.store.deliveries.made"),
+    *(
+        "durable.flow.looks.probe",
+        "durable.flow.delivery.doubts",
+        *("durable.flow.transactions.commits", "durable.store.connections.new_rows"),
+        "durable.store.deliveries.made",
+    ),
     *(
         "durable.flow.transactions.faults",
         "durable.store.operators.naming",
@@ -41,13 +46,13 @@ NO_TRANSITIONS = {
 READS = {
     *(
         "durable.flow.delivery.claim.suspects_due",
-        "durable.flow.delivery.claim.made_under",
+        "durable.flow.delivery.claim.made_in_doubt",
         "durable.flow.operator.redrive.preview_redrive",
         "durable.flow.operator.redrive.verdicts",
     ),
     *(
-        "durable.flow.looks.selecting.verdicts",
-        "durable.store.operators.redrives.verdicts",
+        "durable.flow.looks.selecting.facts",
+        "durable.store.operators.redrives.facts",
         "durable.store.operators.redrives.dead_letters",
     ),
     *(

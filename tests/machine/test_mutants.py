@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 
-from durable.flow.delivery import claim
 from durable.flow.endings import closing
+from durable.flow.transactions import commits
 from durable.models import Message
 from durable.store.deliveries import outbox, work_items
 from durable.store.deliveries.work_items import DeliveryKey, LockedItem
@@ -106,7 +106,7 @@ def _paused_ones_are_claimed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _one_token_for_all_claims(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(claim, "uuid", SimpleNamespace(uuid4=lambda: uuid.UUID(int=4)))
+    patch.setattr(commits, "uuid", SimpleNamespace(uuid4=lambda: uuid.UUID(int=4)))
 
 
 def _a_sleeper_is_not_woken(patch: pytest.MonkeyPatch) -> None:

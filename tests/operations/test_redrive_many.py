@@ -201,10 +201,10 @@ def test_what_fails_anew_while_it_goes_on_is_left_out(driver: Driver) -> None:
     first, second = held(), held()
     certain = transaction.certain
 
-    def and_then_a_quick_worker(change: Any) -> Any:
+    def and_then_a_quick_worker(body: Any, commit: Any) -> Any:
         """Before the second is redriven, the first has died again."""
-        done = certain(change)
-        if change.workflow_id == first.workflow_id:
+        done = certain(body, commit)
+        if done.row.workflow_id == first.workflow_id:
             bury(driver.claim_one())
         return done
 

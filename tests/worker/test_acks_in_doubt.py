@@ -245,7 +245,9 @@ def test_doubts_without_end_are_forgotten_from_the_oldest_on(monkeypatch: pytest
     monkeypatch.setattr(doubts, "MOST", 3)
     claims = [claim_of(number) for number in range(5)]
     for one in claims:
-        doubts.keep([Completed(one, "1")], [])
+        commit = doubts.Written()
+        commit.wrote([Completed(one, "1")])
+        doubts.keep(commit)
     assert [doubts.pop(one) is not None for one in claims] == [False, False, True, True, True]
 
 

@@ -156,11 +156,11 @@ def test_a_claim_in_doubt_that_nobody_can_look_up_at_a_stop_makes_the_exit_code_
             raise OperationalError("the connection is lost")
         return []
 
-    def away(token: Any, *, worker: str) -> list[Claim]:
+    def away(commit: Any) -> list[Claim]:
         raise OperationalError("the connection is lost")
 
     monkeypatch.setattr(claim, "claim", lost)
-    monkeypatch.setattr(claim, "made_under", away)
+    monkeypatch.setattr(claim, "made_in_doubt", away)
     plant.enqueue(activities.note, "in doubt")
     with running() as (worker, future):
         gate.wait_for_arrival()

@@ -12,9 +12,11 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow.audit import actors
-from durable.outcomes import StaffVerb, Through
+from durable.flow.transactions.commits import Commit
+from durable.outcomes import StaffVerb, Through, WorkflowState
 from durable.store.operators import staff_actions
 from durable.store.operators.staff_actions import Audit
+from durable.store.runs import workflows
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +82,13 @@ def audit(
 def record(connection: BaseDatabaseWrapper, made: Audit) -> None:
     """Append it."""
     staff_actions.record(connection, made)
+
+
+def commit(made: Audit, state: WorkflowState) -> Commit[WorkflowState]:
+    """The commit of a verb that appends this audit row and leaves its workflow in this state."""
+
+    def look(connection: BaseDatabaseWrapper) -> WorkflowState | None:
+        workflows.lock(connection, [made.workflow_id])
+        return None if staff_actions.recorded(connection, made.id) is None else state
+
+    return Commit(look)

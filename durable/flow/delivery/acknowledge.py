@@ -9,7 +9,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -52,17 +51,16 @@ def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
     completion waits for the workflow's next turn, or, for a single activity, ends its workflow. A missing token is an
     outcome of its item and changes nothing.
     """
-    written: list[Ending] = []
+    commit = doubts.Written()
 
     def body(connection: BaseDatabaseWrapper) -> list[AckOutcome]:
         outcomes = _write(connection, endings)
         # Late endings are not in doubt: the success of the others says nothing about them.
-        written[:] = [e for e, outcome in zip(endings, outcomes, strict=True) if outcome is AckOutcome.ACKNOWLEDGED]
+        commit.wrote([e for e, outcome in zip(endings, outcomes, strict=True) if outcome is AckOutcome.ACKNOWLEDGED])
         return outcomes
 
-    return transaction.own(
-        body, patience=Patience.ONCE, waits=Waits.LATER, in_doubt=lambda unsaid: doubts.keep(written, unsaid)
-    )
+    with doubts.kept(commit):
+        return transaction.own(body, patience=Patience.ONCE, waits=Waits.LATER, commit=commit)
 
 
 def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
@@ -72,24 +70,23 @@ def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
     gone at either time: a retry after a commit with unknown outcome finds the same. An error of the handler rolls
     everything back and is raised; so is `TransactionSpoilt`, if the handler has made the transaction unusable.
     """
-    ended: list[Ending] = []
+    commit = doubts.Written()
 
     def body(connection: BaseDatabaseWrapper) -> AckOutcome:
-        ended.clear()
         if not work_items.holds(connection, claim.row_id, claim.token):
             return AckOutcome.TOKEN_MISSING
         ending = lending.lent(connection, handler, to=claim.activity)
         with lending.had_back(connection, of=claim.activity):
             outcome = _write(connection, [ending])[0]
-        ended.append(ending)
         if outcome is AckOutcome.TOKEN_MISSING:
             raise TokenMissing(claim.row_id)
+        commit.wrote([ending])
         return outcome
 
     try:
-        return transaction.own(
-            body, patience=Patience.ONCE, waits=Waits.LATER, in_doubt=lambda unsaid: doubts.keep(ended, unsaid)
-        )
+        with doubts.kept(commit):
+            answer: AckOutcome = transaction.own(body, patience=Patience.ONCE, waits=Waits.LATER, commit=commit)
+            return answer
     except TokenMissing:
         return AckOutcome.TOKEN_MISSING
 
@@ -101,7 +98,7 @@ def was_made(claim: Claim) -> bool:
     doubt = doubts.pop(claim)
     if doubt is None:
         return False
-    if transaction.reading(partial(doubts.was_made, doubt)):
+    if transaction.reading(doubt.look) is not None:
         doubt.say()
         return True
     return False

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from datetime import timedelta
 from functools import partial
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow.transactions import transaction
+from durable.flow.transactions.commits import ClaimCommit
 from durable.flow.transactions.transaction import Waits
 from durable.outcomes import Claim
 from durable.store.deliveries import claims, outbox
@@ -20,19 +20,20 @@ def claim(
     limit: int,
     queues: tuple[str, ...] | None,
     lease_for: timedelta,
-    token: uuid.UUID | None = None,
+    commit: ClaimCommit | None = None,
 ) -> list[Claim]:
     """Claim at most `limit` due rows of `queues` (None: all queues); higher priority first, then the earlier due.
 
     Commits together: the rows' status, time and delivery count, and their work items. Suspects are left out. A caller
-    that has to know what an unreported commit claimed chooses the `token`, fresh for each call, and asks `made_under`.
+    that has to know what an unreported commit claimed passes a `ClaimCommit`, fresh for each call, asks
+    `made_in_doubt`, and says `confirmed` once it knows.
     """
-    return _claim(worker, limit, queues, lease_for, token, suspects=False)
+    return _claim(limit, queues, lease_for, worker, commit or ClaimCommit(worker), suspects=False)
 
 
-def made_under(token: uuid.UUID, *, worker: str) -> list[Claim]:
-    """The deliveries that were claimed under this token and are still out. Reads only."""
-    return transaction.reading(partial(claims.made_under, token=token, worker=worker))
+def made_in_doubt(commit: ClaimCommit) -> list[Claim]:
+    """The deliveries that a claim with unknown outcome has made and that are still out. Reads only, if in doubt."""
+    return transaction.reading(commit.made) or []
 
 
 def suspects_due(queues: tuple[str, ...] | None) -> int:
@@ -41,20 +42,20 @@ def suspects_due(queues: tuple[str, ...] | None) -> int:
 
 
 def claim_suspect(
-    *, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta, token: uuid.UUID | None = None
+    *, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta, commit: ClaimCommit | None = None
 ) -> list[Claim]:
     """Claim one due suspect, if there is one. The caller must have nothing else in flight, and must claim nothing until
     this delivery has ended.
     """
-    return _claim(worker, 1, queues, lease_for, token, suspects=True)
+    return _claim(1, queues, lease_for, worker, commit or ClaimCommit(worker), suspects=True)
 
 
 def _claim(
-    worker: str,
     limit: int,
     queues: tuple[str, ...] | None,
     lease_for: timedelta,
-    chosen: uuid.UUID | None,
+    worker: str,
+    commit: ClaimCommit,
     *,
     suspects: bool,
 ) -> list[Claim]:
@@ -63,16 +64,13 @@ def _claim(
         look = partial(claims.anything_due, queues=queues, suspects=suspects)
         if not transaction.reading(look):
             return []
-    token = chosen or uuid.uuid4()
-    tries: list[None] = []
 
     def body(connection: BaseDatabaseWrapper) -> list[Claim]:
-        if tries:
-            claimed = claims.made_under(connection, token, worker)
-            if claimed:
-                return claimed
-        tries.append(None)
         row_ids = claims.lock_due(connection, limit=limit, queues=queues, suspects=suspects)
-        return claims.make(connection, row_ids, token=token, worker=worker, lease_for=lease_for) if row_ids else []
+        if not row_ids:
+            return []
+        claimed = claims.make(connection, row_ids, token=commit.token, worker=worker, lease_for=lease_for)
+        commit.sent()
+        return claimed
 
-    return transaction.own(body, waits=Waits.LATER)
+    return transaction.own(body, waits=Waits.LATER, commit=commit)

@@ -7,26 +7,44 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
+from django.db import Error as DjangoDatabaseError
+from django.db import InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable.flow.transactions.commits import Commit
 from durable.outbound import Departure, release
 from durable.outcomes import Cancelled, Claim, Completed, Ending
 from durable.store.deliveries import made
 
 
-class Doubt:
-    """One commit: what it would have written, and its lines and signals. Thread-safe."""
+class Written(Commit[Any]):
+    """One commit of acknowledgements: what it would have written, and its lines and signals. `say` is thread-safe."""
 
-    def __init__(self, endings: Sequence[Ending], unsaid: Sequence[Departure]) -> None:
-        self.endings = list(endings)
-        self._unsaid = list(unsaid)
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
+        self.endings: list[Ending] = []
+        super().__init__(partial(_written, self.endings))  # no cycle: results may be large
+        self._unsaid: list[Departure] = []
+        self._guard = threading.Lock()
+
+    def wrote(self, endings: Sequence[Ending]) -> None:
+        """The transaction has written these, without the late ones."""
+        self.endings[:] = endings
+        if self.endings:
+            self.sent()
+
+    def keep(self, unsaid: Sequence[Departure]) -> None:
+        """Keeps its lines and signals if it is in doubt."""
+        if self.in_doubt:
+            self._unsaid = list(unsaid)
 
     def say(self) -> None:
         """Emits its lines and signals. A second call does nothing."""
-        with self._lock:
+        with self._guard:
             unsaid, self._unsaid = self._unsaid, []
         release(unsaid)
 
@@ -34,7 +52,7 @@ class Doubt:
 MOST = 2_000
 """How many deliveries may be in doubt. Beyond that the oldest are dropped, with their lines and signals."""
 
-_doubts: dict[tuple[int, uuid.UUID], Doubt] = {}
+_doubts: dict[tuple[int, uuid.UUID], Written] = {}
 """By row and token, since the rows of one claim share a token."""
 
 
@@ -42,16 +60,26 @@ _lock = threading.Lock()
 """Handlers' threads commit, too."""
 
 
-def keep(endings: Sequence[Ending], unsaid: Sequence[Departure]) -> None:
-    """A commit has an unknown outcome. `endings` are those that it would have written, without the late ones."""
-    doubt = Doubt(endings, unsaid)
+@contextmanager
+def kept(commit: Written) -> Iterator[None]:
+    """Keeps the doubt if the block fails with a database error after everything was written."""
+    try:
+        yield
+    except (DjangoDatabaseError, InterfaceError):
+        if commit.in_doubt:
+            keep(commit)
+        raise
+
+
+def keep(commit: Written) -> None:
+    """A commit has an unknown outcome: `was_made` of `acknowledge` may ask for its deliveries."""
     with _lock:
-        _doubts.update(((ending.claim.row_id, ending.claim.token), doubt) for ending in endings)
+        _doubts.update(((ending.claim.row_id, ending.claim.token), commit) for ending in commit.endings)
         while len(_doubts) > MOST:
             del _doubts[next(iter(_doubts))]
 
 
-def pop(claim: Claim) -> Doubt | None:
+def pop(claim: Claim) -> Written | None:
     """Takes out the doubt about a delivery; None if there is none."""
     if not _doubts:
         return None
@@ -59,21 +87,22 @@ def pop(claim: Claim) -> Doubt | None:
         return _doubts.pop((claim.row_id, claim.token), None)
 
 
-def was_made(doubt: Doubt, connection: BaseDatabaseWrapper) -> bool:
-    """Whether the rows show what it would have written. The number of the delivery distinguishes it from others:
-    whoever takes over has the next number. A cancelled row may have other causes, and proves nothing.
+def _written(endings: Sequence[Ending], connection: BaseDatabaseWrapper) -> Sequence[Ending] | None:
+    """These endings, if the rows show one of them. The number of the delivery distinguishes it from others: whoever
+    takes over has the next number. A cancelled row may have other causes, and proves nothing.
     """
-    for ending in doubt.endings:
-        claim = ending.claim
-        match ending:
-            case Cancelled():
-                written = 0
-            case Completed():
-                written = made.done(connection, claim.row_id, delivery=claim.delivery)
-            case _:
-                written = made.failed(
-                    connection, claim.row_id, delivery=claim.delivery, worker=claim.worker, cause=ending.cause
-                )
-        if written:
-            return True
-    return False
+    return endings if any(_is_written(connection, ending) for ending in endings) else None
+
+
+def _is_written(connection: BaseDatabaseWrapper, ending: Ending) -> bool:
+    claim = ending.claim
+    match ending:
+        case Cancelled():
+            return False
+        case Completed():
+            return made.done(connection, claim.row_id, delivery=claim.delivery) > 0
+        case _:
+            failures = made.failed(
+                connection, claim.row_id, delivery=claim.delivery, worker=claim.worker, cause=ending.cause
+            )
+            return failures > 0

@@ -15,7 +15,7 @@ from django.db import Error as DjangoDatabaseError
 from django.db import InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.errors import NotDeadLettered, OptionInvalid, RedriveRefused, StoreUnavailable
+from durable.errors import OptionInvalid, RedriveRefused, StoreUnavailable
 from durable.kernel.authoring.options import check_storable
 from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter
 from durable.store.operators import redrives
@@ -84,24 +84,20 @@ def places(rows_or_filter: RowsOrFilter, read: Read, *, limit: int | None = None
         raise StoreUnavailable(error, outcome_unknown=False) from error
 
 
-def verdicts(rows_or_filter: RowsOrFilter, read: Read, *, eligible: int, limit: int) -> tuple[list[str], int]:
-    """The gates' verdicts on at most `limit` of them, in order; and how many more there are (1: some).
+def facts(rows_or_filter: RowsOrFilter, read: Read, *, outcomes: bool, limit: int) -> tuple[list[redrives.Facts], int]:
+    """What the gates look at, of at most `limit` of them, in order; and how many more there are (1: some).
 
-    A row that is passed twice is a dead letter only the first time. Raises what `places` raises.
+    Raises what `places` raises.
     """
     meant = places(rows_or_filter, read, limit=limit + 1)
-    seen: set[int | None] = set()
-    answers: list[str] = []
+    known: list[redrives.Facts] = []
     try:
         for start in range(0, min(len(meant), limit), _PAGE):
             keys = [(p.workflow_id, p.ordinal, p.run) for p in meant[start : min(start + _PAGE, limit)]]
-            for row_id, verdict in read(partial(redrives.verdicts, keys=keys, eligible=eligible)):
-                again = verdict == redrives.REDRIVABLE and row_id in seen
-                answers.append(NotDeadLettered.code if again else verdict)
-                seen.add(row_id)
+            known += read(partial(redrives.facts, keys=keys, outcomes=outcomes))
     except (DjangoDatabaseError, InterfaceError) as error:
         raise StoreUnavailable(error, outcome_unknown=False) from error
-    return answers, len(meant) - len(answers)
+    return known, len(meant) - len(known)
 
 
 def each(

@@ -31,3 +31,11 @@ def attempts(activity: str, options: str) -> int:
         raise
     except (UsageError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise Unreadable(f"its options: {type(error).__name__}: {error}"[:200]) from error
+
+
+def readable_attempts(activity: str, options: str) -> int | None:
+    """As `attempts`; None for options that no worker could read."""
+    try:
+        return attempts(activity, options)
+    except Unreadable:
+        return None

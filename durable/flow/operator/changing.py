@@ -10,23 +10,24 @@ from __future__ import annotations
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
-from durable.errors import AlreadyDone, NotDeadLettered, RedriveRefused, RowNotFound, WorkflowTerminal
+from durable.errors import AlreadyDone, RowNotFound
 from durable.flow.audit import actors, auditing
+from durable.flow.operator import gates
+from durable.flow.transactions.commits import Commit
 from durable.kernel.history.events import Event, EventType
-from durable.outcomes import Discarded, OutboxStatus, Redriven, StaffVerb
+from durable.outcomes import Discarded, Redriven, StaffVerb
 from durable.store.operators import redrives, staff_actions
-from durable.store.operators.redrives import Moved
+from durable.store.operators.redrives import Facts
 from durable.store.runs import history, workflows
 from durable.store.runs.workflows import LockedWorkflow
 
 A = TypeVar("A", Redriven, Discarded)
-
-_LARGEST_ORDINAL = 2**31 - 1
 
 
 class Change(ABC, Generic[A]):
@@ -56,39 +57,30 @@ class Change(ABC, Generic[A]):
         self.request = request
         self.audit_id = uuid.uuid4() if request is None else uuid.uuid5(request, f"{workflow_id}:{run}:{ordinal}")
         self._answer: Callable[..., A] = answer
-        self.unconfirmed = ""
+        self.commit: Commit[A] = Commit(self._made)
 
     @abstractmethod
-    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
-        """Checks the gates after the first and writes; returns the row's id and whether it was judged.
+    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, facts: Facts) -> tuple[int, bool]:
+        """Checks the gates after those of the workflow and writes; returns the row's id and whether it was judged.
 
-        `recorded` is how many outcomes of the activity the current run holds. Raises the refusals.
+        `facts` are without the row, which is not locked yet. Raises the refusals.
         """
 
     def body(self, connection: BaseDatabaseWrapper) -> A:
         """Everything that commits together: the first gate, the change, the audit, the marker."""
         workflow = workflows.lock(connection, [self.workflow_id]).get(self.workflow_id)
-        if self.unconfirmed:
-            answer_before = self._made(connection)
-            if answer_before is not None:
-                return answer_before
         if self.request is not None:
             done = staff_actions.recorded(connection, self.audit_id)
             if done is not None:
                 raise AlreadyDone(self.workflow_id, self.ordinal, redrives.row(connection, done[0]).status)
         if workflow is None:
             raise RowNotFound(self.workflow_id, self.ordinal)
-        if not workflow.is_live:
-            raise WorkflowTerminal(self.workflow_id, workflow.status.value)
-        if self.run not in (None, workflow.run):
-            raise RowNotFound(self.workflow_id, self.ordinal)  # the selected row is of an earlier run
-        if not 0 < self.ordinal <= _LARGEST_ORDINAL:
-            raise RowNotFound(self.workflow_id, self.ordinal)  # a number that no column holds
+        facts = Facts(self.workflow_id, self.ordinal, self.run, workflow.status, workflow.run)
+        if (refusal := gates.of_workflow(facts)) is not None:
+            raise refusal
         recorded = history.records_outcome(connection, self.workflow_id, since=workflow.run_seq, ordinal=self.ordinal)
-        row_id, was_judged = self.change(connection, workflow, recorded)
-        answer: A = self._answer(redrives.row(connection, row_id), was_judged)
-        self.unconfirmed = "the commit has not been confirmed"
-        return answer
+        row_id, was_judged = self.change(connection, workflow, replace(facts, outcomes=recorded))
+        return self._answer(redrives.row(connection, row_id), was_judged)
 
     def record(
         self, connection: BaseDatabaseWrapper, row_id: int, *, verb: StaffVerb, mode: str, was_judged: bool
@@ -118,34 +110,11 @@ class Change(ABC, Generic[A]):
             ordinal=self.ordinal,
         )
 
-    def must_have_moved(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, moved: Moved | None) -> Moved:
-        """What the guarded statement moved. If it moved nothing, reads once to find out why, and raises
-        that refusal.
-        """
-        if moved is not None:
-            return moved
-        standing = redrives.standing(connection, self.workflow_id, run=workflow.run, ordinal=self.ordinal)
-        if standing is None:
-            raise RowNotFound(self.workflow_id, self.ordinal)
-        if standing.status is not OutboxStatus.DEAD:
-            raise NotDeadLettered(self.workflow_id, self.ordinal, standing.status.value)
-        raise self.held_back()
-
-    @abstractmethod
-    def held_back(self) -> RedriveRefused:
-        """The refusal of a dead letter that only the statement's condition on the marker stopped."""
-
-    def find(self, connection: BaseDatabaseWrapper) -> A | None:
-        """What a try with an unknown commit has made. After this, nothing is in doubt.
+    def _made(self, connection: BaseDatabaseWrapper) -> A | None:
+        """What a try with an unknown commit has made.
 
         Under the workflow's lock, since a server that has lost its client may still be committing.
         """
         workflows.lock(connection, [self.workflow_id])
-        return self._made(connection)
-
-    def _made(self, connection: BaseDatabaseWrapper) -> A | None:
         audit = staff_actions.recorded(connection, self.audit_id)
-        if audit is None:
-            self.unconfirmed = ""
-            return None
-        return self._answer(redrives.row(connection, audit[0]), audit[1])
+        return None if audit is None else self._answer(redrives.row(connection, audit[0]), audit[1])

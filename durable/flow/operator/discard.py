@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.errors import AlreadyJudged, OptionInvalid, RedriveRefused, RowNotFound, TransactionOpen
+from durable.errors import OptionInvalid, RedriveRefused, TransactionOpen
 from durable.flow.audit import actors, reasons
 from durable.flow.endings import closing
 from durable.flow.looks import selecting
 from durable.flow.looks.selecting import Place, RowsOrFilter
+from durable.flow.operator import gates
 from durable.flow.operator.changing import Change
 from durable.flow.transactions import reporting, transaction
 from durable.kernel.history.events import EventType, MessageKind
@@ -19,6 +21,7 @@ from durable.kernel.payloads import wire
 from durable.logs import get_logger
 from durable.outcomes import Discarded, Failure, StaffVerb, Then, WorkflowStatus
 from durable.store.operators import redrives
+from durable.store.operators.redrives import Facts
 from durable.store.runs import history, messages, workflows
 from durable.store.runs.messages import NewMessage
 from durable.store.runs.workflows import LockedWorkflow
@@ -43,13 +46,14 @@ class _Discard(Change[Discarded]):
         super().__init__(workflow_id, ordinal, run=run, actor=actor, reason=reason, request=request, answer=Discarded)
         self.then = then
 
-    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
+    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, facts: Facts) -> tuple[int, bool]:
         where = {"run": workflow.run, "ordinal": self.ordinal}
         letter = redrives.lock_row(connection, workflow.id, **where)
-        if letter is None:
-            raise RowNotFound(workflow.id, self.ordinal)
-        moved = self.must_have_moved(connection, workflow, redrives.discard(connection, workflow.id, **where))
-        was_judged = moved.was_delivered or recorded > 0
+        moved = redrives.discard(connection, workflow.id, **where)
+        if letter is None or moved is None:
+            refusal = gates.of_letter(replace(facts, letter=letter))
+            raise refusal or AssertionError("A dead letter is closed.")
+        was_judged = moved.was_delivered or facts.outcomes > 0
         self.record(connection, moved.row_id, verb=StaffVerb.DISCARD, mode=self.then, was_judged=was_judged)
         event = self.marker(connection, workflow, EventType.ACTIVITY_DISCARDED, then=self.then, was_judged=was_judged)
         discarded = Failure("Discarded", f"{letter.activity} was discarded: {self.reason}")
@@ -81,9 +85,6 @@ class _Discard(Change[Discarded]):
                 before=[event],
             )
         return moved.row_id, was_judged
-
-    def held_back(self) -> RedriveRefused:
-        return AlreadyJudged(self.workflow_id, self.ordinal)
 
     def _messages(self, workflow: LockedWorkflow, failure: StoredFailure, attempts: int) -> list[NewMessage]:
         """The messages to the workflow. A request to cancel is followed by the failure: code that keeps waiting
@@ -175,7 +176,7 @@ def _one(
     change = _Discard(workflow_id, ordinal, run=run, then=then, actor=actor, reason=reason, request=request)
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, then=then)
     try:
-        done = transaction.certain(change)
+        done = transaction.certain(change.body, change.commit)
     except RedriveRefused as refusal:
         log.warning("discard.refused", code=refusal.code, text=str(refusal))
         raise

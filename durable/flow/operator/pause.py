@@ -24,6 +24,7 @@ def pause(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wor
     """
     reasons.check(reason)
     made = auditing.audit(StaffVerb.PAUSE, workflow_id, actor=actor, reason=reason)
-    state = transaction.verb(lambda connection: pausing.pause(connection, made))
+    commit = auditing.commit(made, WorkflowState.PAUSED)
+    state = transaction.verb(lambda connection: pausing.pause(connection, made), commit)
     logger.info("workflow.paused", workflow=str(workflow_id), reason=reason, actor=made.actor_text)
     return state

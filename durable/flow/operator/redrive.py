@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,20 +17,19 @@ from durable.errors import (
     NotDeadLettered,
     OptionInvalid,
     RedriveRefused,
-    RowNotFound,
-    RowUnreadable,
     TransactionOpen,
 )
 from durable.flow.audit import actors, reasons
 from durable.flow.looks import selecting
 from durable.flow.looks.selecting import Place, RowsOrFilter
-from durable.flow.operator import budgets
+from durable.flow.operator import budgets, gates
 from durable.flow.operator.changing import Change
 from durable.flow.transactions import reporting, transaction
 from durable.kernel.history.events import EventType
 from durable.logs import get_logger
 from durable.outcomes import OutboxStatus, RedriveMode, Redriven, RedrivePreview, StaffVerb, WorkflowStatus
 from durable.store.operators import redrives
+from durable.store.operators.redrives import Facts
 from durable.store.runs import history, workflows
 from durable.store.runs.workflows import LockedWorkflow
 
@@ -54,36 +54,34 @@ class _Redrive(Change[Redriven]):
         self.delay = delay
         self.passed_over: list[str] = []
 
-    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, recorded: int) -> tuple[int, bool]:
+    def change(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, facts: Facts) -> tuple[int, bool]:
         forced = self.mode is RedriveMode.FORCED
         self.passed_over.clear()
-        if recorded:
-            if not forced:
-                activity_id = f"{workflow.id}:{workflow.run}:{self.ordinal}"
-                raise HistoryRecordsOutcome(workflow.id, activity_id, self.ordinal)
+        if (refusal := gates.of_history(facts, self.mode)) is not None:
+            raise refusal
+        if facts.outcomes:
             self.passed_over.append(HistoryRecordsOutcome.code)
         letter = redrives.lock_row(connection, workflow.id, run=workflow.run, ordinal=self.ordinal)
-        if letter is None:
-            raise RowNotFound(workflow.id, self.ordinal)
-        try:
-            attempts = budgets.attempts(letter.activity, letter.options)
-        except budgets.Unreadable as fault:
-            raise self._unreadable(connection, workflow, str(fault)) from fault
-        moved = redrives.revive(
-            connection,
-            workflow.id,
-            run=workflow.run,
-            ordinal=self.ordinal,
-            judged_too=int(forced),
-            paused=int(workflow.status is WorkflowStatus.PAUSED),
-            deliveries=settings.delivery_attempts,
-            attempts=attempts,
-            delay=self.delay,
-        )
-        moved = self.must_have_moved(connection, workflow, moved)
+        facts = replace(facts, letter=letter)
+        moved = None
+        attempts = None if letter is None else budgets.readable_attempts(letter.activity, letter.options)
+        if attempts is not None:
+            moved = redrives.revive(
+                connection,
+                workflow.id,
+                run=workflow.run,
+                ordinal=self.ordinal,
+                judged_too=int(forced),
+                paused=int(workflow.status is WorkflowStatus.PAUSED),
+                deliveries=settings.delivery_attempts,
+                attempts=attempts,
+                delay=self.delay,
+            )
+        if moved is None:
+            raise gates.of_redrive(facts, self.mode) or AssertionError("A dead letter that no gate refuses is moved.")
         if moved.was_delivered:
             self.passed_over.append(AlreadyJudged.code)
-        was_judged = moved.was_delivered or recorded > 0
+        was_judged = moved.was_delivered or facts.outcomes > 0
         self.record(connection, moved.row_id, verb=StaffVerb.REDRIVE, mode=self.mode.value, was_judged=was_judged)
         event = self.marker(
             connection, workflow, EventType.ACTIVITY_REDRIVEN, mode=self.mode.value, was_judged=was_judged
@@ -91,20 +89,6 @@ class _Redrive(Change[Redriven]):
         added = history.append(connection, [(workflow.id, event)])
         workflows.advance_seq(connection, workflow.id, event.seq, added)
         return moved.row_id, was_judged
-
-    def _unreadable(self, connection: BaseDatabaseWrapper, workflow: LockedWorkflow, fault: str) -> RedriveRefused:
-        """An unreadable row is refused as such, unless another gate refuses first."""
-        standing = redrives.standing(connection, workflow.id, run=workflow.run, ordinal=self.ordinal)
-        if standing is None:
-            return RowNotFound(workflow.id, self.ordinal)
-        if standing.status is not OutboxStatus.DEAD:
-            return NotDeadLettered(workflow.id, self.ordinal, standing.status.value)
-        if standing.was_delivered and self.mode is not RedriveMode.FORCED:
-            return self.held_back()
-        return RowUnreadable(workflow.id, self.ordinal, fault)
-
-    def held_back(self) -> RedriveRefused:
-        return AlreadyJudged(self.workflow_id, self.ordinal)
 
 
 def redrive(
@@ -190,11 +174,9 @@ def preview_redrive(rows_or_filter: RowsOrFilter, *, mode: RedriveMode = Redrive
 
     At most 10,000 rows are checked; `capped` says that there are more. The redrive itself checks the gates again.
     """
-    answers, more = selecting.verdicts(
-        rows_or_filter, transaction.reading, eligible=int(mode is not RedriveMode.FORCED), limit=PREVIEW_LIMIT
-    )
+    answers, more = _verdicts(rows_or_filter, mode)
     refused = Counter(answers)
-    redrivable = refused.pop(redrives.REDRIVABLE, 0)
+    redrivable = refused.pop(REDRIVABLE, 0)
     return RedrivePreview(redrivable=redrivable, refused=dict(refused), looked_at=len(answers), capped=more > 0)
 
 
@@ -202,14 +184,34 @@ def verdicts(rows: RowsOrFilter, *, mode: RedriveMode = RedriveMode.ELIGIBLE) ->
     """The verdict of `redrive_many` on each of at most 10,000 rows now, in order: `REDRIVABLE`, or the code of the
     refusal. Writes nothing. Raises `StoreUnavailable`.
     """
-    answers, _more = selecting.verdicts(
-        rows, transaction.reading, eligible=int(mode is not RedriveMode.FORCED), limit=PREVIEW_LIMIT
-    )
+    answers, _more = _verdicts(rows, mode)
     return answers
 
 
-REDRIVABLE = redrives.REDRIVABLE
+REDRIVABLE = "redrivable"
+"""The verdict on a dead letter that every gate lets through."""
+
 PREVIEW_LIMIT = 10_000
+
+
+def _verdicts(rows_or_filter: RowsOrFilter, mode: RedriveMode) -> tuple[list[str], int]:
+    """The gates' verdicts on at most `PREVIEW_LIMIT` of them, in order; and how many more there are (1: some).
+
+    A row that is passed twice is a dead letter only the first time. Raises what `selecting.places` raises.
+    """
+    known, more = selecting.facts(
+        rows_or_filter, transaction.reading, outcomes=mode is not RedriveMode.FORCED, limit=PREVIEW_LIMIT
+    )
+    answers: list[str] = []
+    moved: set[int] = set()
+    for facts in known:
+        refusal = gates.of_redrive(facts, mode)
+        if refusal is None and facts.letter is not None:
+            if facts.letter.row_id in moved:
+                refusal = NotDeadLettered(facts.workflow_id, facts.ordinal, OutboxStatus.PENDING.value)
+            moved.add(facts.letter.row_id)
+        answers.append(REDRIVABLE if refusal is None else refusal.code)
+    return answers, more
 
 
 def _check(mode: RedriveMode, reason: str) -> None:
@@ -242,7 +244,7 @@ def _one(
     )
     log = logger.bind(workflow=str(workflow_id), ordinal=ordinal, mode=mode.value)
     try:
-        done = transaction.certain(change)
+        done = transaction.certain(change.body, change.commit)
     except RedriveRefused as refusal:
         log.warning("redrive.refused", code=refusal.code, text=str(refusal))
         raise

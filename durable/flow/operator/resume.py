@@ -24,6 +24,7 @@ def resume(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> Wo
     """
     reasons.check(reason)
     made = auditing.audit(StaffVerb.RESUME, workflow_id, actor=actor, reason=reason)
-    state = transaction.verb(lambda connection: pausing.resume(connection, made))
+    commit = auditing.commit(made, WorkflowState.RESUMED)
+    state = transaction.verb(lambda connection: pausing.resume(connection, made), commit)
     logger.info("workflow.resumed", workflow=str(workflow_id), reason=reason, actor=made.actor_text)
     return state

@@ -30,15 +30,12 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
     """
     reasons.demand(reason, of="terminating a workflow")
     made = auditing.audit(StaffVerb.TERMINATE, workflow_id, actor=actor, reason=reason)
-    mine = uuid.uuid4().hex
 
     def body(connection: BaseDatabaseWrapper) -> WorkflowState:
         workflow = workflows.lock(connection, [workflow_id]).get(workflow_id)
         if workflow is None:
             raise WorkflowNotFound(workflow_id)
         if not workflow.is_live:
-            if workflows.closed_by(connection, workflow_id, workflow.last_seq) == mine:
-                return WorkflowState.TERMINATED
             raise WorkflowClosed(workflow_id, workflow.status.value, "terminate")
         closing.end(
             connection,
@@ -46,11 +43,11 @@ def terminate(workflow_id: uuid.UUID, *, reason: str, actor: Any = None) -> Work
             event=EventType.WORKFLOW_CANCELLED,
             status=WorkflowStatus.CANCELLED,
             at=clock.database_now(connection),
-            data={"reason": reason, "actor": made.actor_text, "terminated": True, "request": mine},
+            data={"reason": reason, "actor": made.actor_text, "terminated": True},
         )
         auditing.record(connection, made)
         return WorkflowState.TERMINATED
 
-    state = transaction.verb(body)
+    state = transaction.verb(body, auditing.commit(made, WorkflowState.TERMINATED))
     logger.info("workflow.terminated", workflow=str(workflow_id), reason=reason, actor=made.actor_text)
     return state

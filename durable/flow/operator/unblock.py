@@ -36,7 +36,6 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
     """
     reasons.check(reason)
     made = auditing.audit(StaffVerb.UNBLOCK, workflow_id, actor=actor, reason=reason)
-    tries: list[None] = []
 
     def body(connection: BaseDatabaseWrapper) -> WorkflowState:
         workflow = workflows.lock(connection, [workflow_id]).get(workflow_id)
@@ -45,10 +44,7 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
         if not workflow.is_live:
             raise WorkflowClosed(workflow_id, workflow.status.value, "unblock")
         if not workflow.blocked_reason:
-            if tries:
-                return WorkflowState.UNBLOCKED
             raise WorkflowNotBlocked(workflow_id, workflow.status.value)
-        tries.append(None)
         at = clock.database_now(connection)
         event = Event(
             seq=workflow.last_seq + 1,
@@ -62,7 +58,7 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
         auditing.record(connection, made)
         return WorkflowState.UNBLOCKED
 
-    state = transaction.verb(body)
+    state = transaction.verb(body, auditing.commit(made, WorkflowState.UNBLOCKED))
     logger.info("workflow.unblocked", workflow=str(workflow_id), reason=reason, actor=made.actor_text)
     return state
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from django.db import Error as DjangoDatabaseError
 from django.db import InterfaceError, connections, transaction
@@ -16,15 +16,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
 from durable.errors import StoreUnavailable, TransactionOpen
+from durable.flow.transactions.commits import Commit
 from durable.flow.transactions.faults import PASSING, Fault, classify, meets_lock, origin, sqlstate
 from durable.flow.transactions.lending import Session, session
 from durable.logs import get_logger, words
-from durable.outbound import Departure, after_commit, holding, release
+from durable.outbound import after_commit, holding, release
 from durable.store.connections import sql, unpooled
 from durable.store.connections.sql import LOCK_WAIT
 
 T = TypeVar("T")
-Made_co = TypeVar("Made_co", covariant=True)
 
 logger = get_logger("durable.flow")
 
@@ -84,39 +84,36 @@ class Waits(Enum):
     LATER = "bounded when the body says so, or by its first statement"
 
 
-Unsaid = Callable[[Sequence[Departure]], None]
-
-
 def own(
     body: Callable[[BaseDatabaseWrapper], T],
     *,
     patience: Patience = Patience.JITTERED,
     waits: Waits = Waits.BOUNDED,
-    in_doubt: Unsaid | None = None,
+    commit: Commit[T] | None = None,
 ) -> T:
     """Runs `body` in a transaction of our own and returns its result after the commit.
 
     It never nests in another transaction, begins with IMMEDIATE on SQLite, bounds its lock waits, and is repeated as a
     whole on the retryable errors, on a new connection if the old one is gone. `body` must fix its ids before the first
-    try, so that a try whose commit succeeded without a reply is recognised. Lines and signals of the body are emitted
-    after the commit, those of a failed try never; `in_doubt` gets those of a try whose commit has an unknown outcome.
+    try and call `commit.sent` at its end, so that a try whose commit succeeded without a reply is recognised: the next
+    try asks `commit` first, and returns what was made. Lines and signals of the body are emitted after the commit,
+    those of a failed try never; `commit` gets them.
     """
-    return retried(partial(_once, body, waits, in_doubt), patience=patience)
+    return retried(partial(_once, body, waits, commit), patience=patience)
 
 
-def _once(body: Callable[[BaseDatabaseWrapper], T], waits: Waits, in_doubt: Unsaid | None) -> T:
+def _once(body: Callable[[BaseDatabaseWrapper], T], waits: Waits, commit: Commit[T] | None) -> T:
     connection = engine_connection()
-    ended = False
     with holding() as held:
         try:
             with begin(connection):
                 if waits is Waits.BOUNDED:
                     bound_waits(connection)
-                answer = body(connection)
-                ended = True
+                made = None if commit is None else commit.made(connection)
+                answer = body(connection) if made is None else made
         except (DjangoDatabaseError, InterfaceError):
-            if ended and in_doubt is not None:
-                in_doubt(held)
+            if commit is not None:
+                commit.keep(held)
             raise
     release(held)
     return answer
@@ -147,55 +144,44 @@ def retried(body: Callable[[], T], *, patience: Patience = Patience.JITTERED) ->
             time.sleep(min(_LONGEST_WAIT, _FIRST_WAIT * 2**tried) * random.uniform(0.5, 1.5))
 
 
-class InDoubt(Protocol[Made_co]):
-    """A change that can recognise its own commit."""
-
-    unconfirmed: str
-
-    def body(self, connection: BaseDatabaseWrapper) -> Made_co: ...
-
-    def find(self, connection: BaseDatabaseWrapper) -> Made_co | None: ...
-
-    # `find` first takes the same locks as `body`, and clears `unconfirmed` when it is certain that nothing was made.
-
-
-def verb(body: Callable[[BaseDatabaseWrapper], T]) -> T:
+def verb(body: Callable[[BaseDatabaseWrapper], T], commit: Commit[T]) -> T:
     """Runs an operator's change as `own` does. Raises `StoreUnavailable` after two seconds if another session's lock
     prevents it; other database errors are raised unchanged.
     """
-    doubts: list[None] = []
-
-    def watched(connection: BaseDatabaseWrapper) -> T:
-        answer = body(connection)
-        doubts.append(None)
-        return answer
-
     try:
-        return own(watched, patience=Patience.BRIEF)
+        return own(_saying(body, commit), patience=Patience.BRIEF, commit=commit)
     except DjangoDatabaseError as error:
         if not meets_lock(error):
             raise
-        raise StoreUnavailable(error, outcome_unknown=bool(doubts), locked=True) from error
+        raise StoreUnavailable(error, outcome_unknown=commit.in_doubt, locked=True) from error
 
 
-def certain(change: InDoubt[Made_co]) -> Made_co:
-    """Runs `change.body` as `own` does. If the last try failed too, returns what it has made after all, or raises
+def certain(body: Callable[[BaseDatabaseWrapper], T], commit: Commit[T]) -> T:
+    """Runs `body` as `own` does. If the last try failed too, returns what it has made after all, or raises
     `StoreUnavailable`, which says whether nothing was changed or the outcome is unknown, and whether the cause was
     another session's lock.
     """
     try:
-        return own(change.body, patience=Patience.BRIEF)
+        return own(_saying(body, commit), patience=Patience.BRIEF, commit=commit)
     except (DjangoDatabaseError, InterfaceError) as error:
-        if change.unconfirmed:
+        if commit.in_doubt:
             try:
-                made = own(change.find, patience=Patience.BRIEF)
+                made = own(commit.made, patience=Patience.BRIEF)
             except (DjangoDatabaseError, InterfaceError) as again:
                 logger.warning("transaction.outcome_unknown", error=words(again))
             else:
                 if made is not None:
                     return made
-        unknown = bool(change.unconfirmed)
-        raise StoreUnavailable(error, outcome_unknown=unknown, locked=meets_lock(error)) from error
+        raise StoreUnavailable(error, outcome_unknown=commit.in_doubt, locked=meets_lock(error)) from error
+
+
+def _saying(body: Callable[[BaseDatabaseWrapper], T], commit: Commit[T]) -> Callable[[BaseDatabaseWrapper], T]:
+    def said(connection: BaseDatabaseWrapper) -> T:
+        answer = body(connection)
+        commit.sent()
+        return answer
+
+    return said
 
 
 def reading(body: Callable[[BaseDatabaseWrapper], T]) -> T:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable.flow.transactions.commits import ClaimCommit
 from durable.flow.turns.plan import Plan
 from durable.flow.turns.room import Room
 from durable.outcomes import Claim
-from durable.store.deliveries import claims, staging
+from durable.store.deliveries import staging
 from durable.store.deliveries.staging import NewRow
 
 
@@ -27,17 +27,20 @@ class StagedClaims:
         self._queues = queues
         self._lease_for = lease_for
         self.room = room
-        self.token = uuid.uuid4()
-        self.in_doubt = False
+        self.commit = ClaimCommit(worker)
+
+    @property
+    def in_doubt(self) -> bool:
         """Whether a commit with unknown outcome may have claimed rows."""
+        return self.commit.in_doubt
 
     def found(self, connection: BaseDatabaseWrapper) -> list[Claim]:
         """What an earlier try with unknown commit has claimed. Does not query if there is no doubt."""
         if not self.in_doubt:
             return []
-        committed = claims.made_under(connection, self.token, self._worker)
+        committed = self.commit.made(connection)
         self.confirmed()
-        return committed
+        return committed or []
 
     def stage(self, connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> list[Claim]:
         """Stage the rows of some (locked) workflows' turns: as deliveries while there is room, the rest as pending."""
@@ -46,17 +49,16 @@ class StagedClaims:
         if not claimed:
             return []
         return staging.stage_claimed(
-            connection, claimed, token=self.token, worker=self._worker, lease_for=self._lease_for
+            connection, claimed, token=self.commit.token, worker=self._worker, lease_for=self._lease_for
         )
 
     def about_to_commit(self) -> None:
         """The transaction has written everything. An error before this has rolled it back; a later one may not have."""
-        self.in_doubt = True
+        self.commit.sent()
 
     def confirmed(self) -> None:
         """The transaction has committed, and what it claimed is known."""
-        self.token = uuid.uuid4()
-        self.in_doubt = False
+        self.commit = ClaimCommit(self._worker)
 
     def _divided(self, plans: Sequence[Plan]) -> tuple[list[NewRow], list[NewRow]]:
         """The rows that are claimed, in claim order (higher priority first), and the others. What the same turn cancels

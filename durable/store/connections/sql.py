@@ -221,10 +221,6 @@ class RowSet:
         """The FROM item."""
         return self._postgresql if is_postgresql(connection) else self._sqlite
 
-    def named(self, row: Sequence[Any]) -> dict[str, Any]:
-        """One row as named parameters, for a statement that is about one only."""
-        return {name: value for (name, _), value in zip(self._columns, row, strict=True)}
-
     def params(self, connection: BaseDatabaseWrapper, rows: Sequence[Sequence[Any]]) -> Params:
         """The parameters that carry the rows into `source`."""
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(self._columns)

@@ -13,7 +13,8 @@ from durable import clock
 from durable.logs import get_logger, words
 from durable.models.fields import moment_from_database
 from durable.outcomes import Claim
-from durable.store.connections import sql
+from durable.store.connections import new_rows, sql
+from durable.store.connections.new_rows import insert
 
 logger = get_logger("durable.store")
 
@@ -94,6 +95,7 @@ def _make_postgresql(
 ) -> list[tuple[Any, ...]]:
     now, now_params = clock.now_sql(connection)
     until, until_params = clock.lease_sql(connection, lease_for)
+    item = new_rows.work_item(row="t", single="w.single", locked_until=until)
     return sql.fetch(
         connection,
         f"""
@@ -102,11 +104,7 @@ def _make_postgresql(
             WHERE id = ANY(%s) AND status = 'pending' AND NOT paused
             RETURNING *
         ), items AS (
-            INSERT INTO durable_workitem (outbox_row_id, workflow_id, lock_token, locked_until, worker, attempts,
-                attempt_budget, delivery_failures, delivery_budget, single)
-            SELECT t.id, t.workflow_id, %s, {until}, %s, t.attempts, t.attempt_budget, t.delivery_failures,
-                t.delivery_budget, w.single
-            FROM claimed t JOIN durable_workflow w ON w.id = t.workflow_id
+            {insert("workitem", item, "claimed t JOIN durable_workflow w ON w.id = t.workflow_id")}
             RETURNING outbox_row_id, single
         )
         SELECT {_RETURNING} {sql.moment(connection, "created_at")}, single
@@ -130,14 +128,12 @@ def _make_sqlite(
         [*now_params, *ids],
     )
     condition, ids = sql.among(connection, "r.id", [row[0] for row in rows])
+    item = new_rows.work_item(row="r", single="w.single", locked_until=until)
+    source = f"durable_outboxrow r JOIN durable_workflow w ON w.id = r.workflow_id WHERE {condition}"
     # Not asked for in the RETURNING above: SQLite would read the whole table of workflows there, for each row.
     singles = sql.fetch(
         connection,
-        "INSERT INTO durable_workitem (outbox_row_id, workflow_id, lock_token, locked_until, worker, attempts, "
-        "attempt_budget, delivery_failures, delivery_budget, single) "
-        f"SELECT r.id, r.workflow_id, %s, {until}, %s, r.attempts, r.attempt_budget, r.delivery_failures, "
-        "r.delivery_budget, w.single FROM durable_outboxrow r JOIN durable_workflow w ON w.id = r.workflow_id "
-        f"WHERE {condition} RETURNING outbox_row_id, single",
+        f"{insert('workitem', item, source)} RETURNING outbox_row_id, single",
         [token.hex, *until_params, worker, *ids],
     )
     single = dict(singles)

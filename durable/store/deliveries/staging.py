@@ -16,7 +16,8 @@ from durable import clock
 from durable.kernel.payloads import wire
 from durable.models.fields import moment_from_database
 from durable.outcomes import Claim
-from durable.store.connections import sql
+from durable.store.connections import new_rows, sql
+from durable.store.connections.new_rows import column, insert
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +50,21 @@ _STAGED = sql.RowSet(
         ("delivery_budget", "int"),
     ]
 )
-_INSERT = """
-INSERT INTO durable_outboxrow (workflow_id, run, ordinal, activity, input, options, namespace, queue, status, paused,
-    suspect, priority, visible_after, created_at, claimed_at, deliveries, delivery_failures, delivery_budget, attempts,
-    attempt_budget, failure_delivered, cause, redrive_count)
-SELECT workflow_id, run, ordinal, activity, payload, options, '', queue, '{status}', false, false, priority, {now},
-    {now}, {claimed_at}, {deliveries}, 0, delivery_budget, 0, attempt_budget, false, '', 0
-FROM {given}
-"""
-_ITEM_COLUMNS = (
-    "outbox_row_id, workflow_id, lock_token, locked_until, worker, attempts, attempt_budget, delivery_failures, "
-    "delivery_budget, single"
+_INSERT = insert(
+    "outboxrow",
+    new_rows.outbox_row(
+        column,
+        workflow_id="workflow_id",
+        run="run",
+        ordinal="ordinal",
+        activity="activity",
+        visible_after="{now}",
+        created_at="{now}",
+        status="'{status}'",
+        claimed_at="{claimed_at}",
+        deliveries="{deliveries}",
+    ),
+    "{given}",
 )
 
 
@@ -81,8 +86,8 @@ def stage_claimed(
     """
     if not new:
         return []
-    insert = _claimed_postgresql if sql.is_postgresql(connection) else _claimed_sqlite
-    rows = insert(connection, new, token, worker, lease_for)
+    stage_rows = _claimed_postgresql if sql.is_postgresql(connection) else _claimed_sqlite
+    rows = stage_rows(connection, new, token, worker, lease_for)
     inserted = {(sql.as_uuid(owner), run, ordinal): (row_id, at) for row_id, owner, run, ordinal, at in rows}
     return [_claim(row, *inserted[row.workflow_id, row.run, row.ordinal], token, worker) for row in new]
 
@@ -92,14 +97,12 @@ def _claimed_postgresql(
 ) -> list[tuple[Any, ...]]:
     now, params = clock.now_sql(connection)
     until, until_params = clock.lease_sql(connection, lease_for)
-    insert = _INSERT.format(status="claimed", now=now, claimed_at=now, deliveries=1, given=_STAGED.source(connection))
+    claimed = _INSERT.format(status="claimed", now=now, claimed_at=now, deliveries=1, given=_STAGED.source(connection))
+    item = new_rows.work_item(row="claimed", single="false", locked_until=until)
     return sql.fetch(
         connection,
         f"""
-        WITH claimed AS ({insert} RETURNING *), items AS (
-            INSERT INTO durable_workitem ({_ITEM_COLUMNS})
-            SELECT id, workflow_id, %s, {until}, %s, 0, attempt_budget, 0, delivery_budget, false FROM claimed
-        )
+        WITH claimed AS ({claimed} RETURNING *), items AS ({insert("workitem", item, "claimed")})
         SELECT id, workflow_id, run, ordinal, {sql.moment(connection, "created_at")} FROM claimed
         """,
         [*params, *params, *params, *_STAGED.params(connection, _rows(new)), token, *until_params, worker],
@@ -111,18 +114,17 @@ def _claimed_sqlite(
 ) -> list[tuple[Any, ...]]:
     now, params = clock.now_sql(connection)
     until, until_params = clock.lease_sql(connection, lease_for)
-    insert = _INSERT.format(status="claimed", now=now, claimed_at=now, deliveries=1, given=_STAGED.source(connection))
+    claimed = _INSERT.format(status="claimed", now=now, claimed_at=now, deliveries=1, given=_STAGED.source(connection))
     rows = sql.fetch(
         connection,
-        f"{insert} RETURNING id, workflow_id, run, ordinal, created_at",
+        f"{claimed} RETURNING id, workflow_id, run, ordinal, created_at",
         [*params, *params, *params, *_STAGED.params(connection, _rows(new))],
     )
-    condition, ids = sql.among(connection, "id", [row[0] for row in rows])
+    condition, ids = sql.among(connection, "r.id", [row[0] for row in rows])
+    item = new_rows.work_item(row="r", single="false", locked_until=until)
     sql.execute(
         connection,
-        f"INSERT INTO durable_workitem ({_ITEM_COLUMNS}) "
-        f"SELECT id, workflow_id, %s, {until}, %s, 0, attempt_budget, 0, delivery_budget, false "
-        f"FROM durable_outboxrow WHERE {condition}",
+        insert("workitem", item, f"durable_outboxrow r WHERE {condition}"),
         [token.hex, *until_params, worker, *ids],
     )
     return rows

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q, TextField
@@ -14,7 +15,7 @@ from django.db.models.functions import Cast
 from durable import clock
 from durable.models import OutboxRow
 from durable.models.outbox import OutboxQuerySet
-from durable.outcomes import DeadLetterFilter, OutboxStatus
+from durable.outcomes import DeadLetterFilter, OutboxStatus, WorkflowStatus
 from durable.store.connections import sql
 
 
@@ -27,36 +28,57 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """The state of a row that a guarded statement did not move."""
+class Letter:
+    """What the gates look at of an activity's row."""
 
+    row_id: int
     status: OutboxStatus
     was_delivered: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LockedLetter:
-    """What redrive and discard need to know about a row beforehand. The write itself checks whether it is a dead
-    letter.
-    """
-
     activity: str
     options: str
     """As text: an unreadable value must affect only its row, not the whole bulk."""
     attempts: int
 
 
-def lock_row(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> LockedLetter | None:
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the gates look at: of a workflow, its current run, and the row of an activity in that.
+
+    `status` is None where there is no such workflow, `meant_run` where the current run is meant, whichever it is, and
+    `letter` where there is no row. `outcomes` counts what the run records of the activity's end.
+    """
+
+    workflow_id: uuid.UUID
+    ordinal: int
+    meant_run: int | None
+    status: WorkflowStatus | None
+    run: int | None
+    outcomes: int = 0
+    letter: Letter | None = None
+
+
+LARGEST_ORDINAL = 2**31 - 1
+"""Ordinals count from 1 to here: any other number is one that no row has."""
+
+_LETTER = ("id", "status", "failure_delivered", "activity", "options_text", "attempts")
+
+
+def _letter(columns: Sequence[Any]) -> Letter:
+    row_id, status, was_delivered, activity, options, attempts = columns
+    return Letter(row_id, OutboxStatus(status), bool(was_delivered), activity, options, attempts)
+
+
+def lock_row(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> Letter | None:
     """Lock the row of an activity in a run of its (locked) workflow. None: there is no such row."""
     columns = (
         OutboxRow.objects.using(connection.alias)
         .select_for_update(no_key=True)
         .filter(workflow_id=workflow_id, run=run, ordinal=ordinal)
         .annotate(options_text=Cast("options", TextField()))
-        .values_list("activity", "options_text", "attempts")
+        .values_list(*_LETTER)
         .first()
     )
-    return None if columns is None else LockedLetter(columns[0], columns[1], columns[2])
+    return None if columns is None else _letter(columns)
 
 
 def revive(
@@ -110,78 +132,60 @@ def discard(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int
     return Moved(rows[0][0], bool(rows[0][1])) if rows else None
 
 
-def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> Standing | None:
-    """The state of an activity's row, to explain why nothing moved. None: there is no such row."""
-    columns = (
-        OutboxRow.objects.using(connection.alias)
-        .filter(workflow_id=workflow_id, run=run, ordinal=ordinal)
-        .values_list("status", "failure_delivered")
-        .first()
-    )
-    return None if columns is None else Standing(OutboxStatus(columns[0]), columns[1])
-
-
 def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
     """A row as operators get it; its options are parsed when they are accessed."""
     return OutboxRow.objects.using(connection.alias).defer("options").get(id=row_id)
 
 
-REDRIVABLE = "redrivable"
-"""The verdict on a dead letter that every gate lets through."""
-
 _MEANT = sql.RowSet([("place", "int"), ("workflow_id", "uuid"), ("ordinal", "int"), ("run", "int")])
-_LARGEST_ORDINAL = 2**31 - 1
 
 # One pass over the histories of a page: looked up row by row, a fan-out of 10,000 would read its history as often.
 _RECORDED = """
 LEFT JOIN (
-    SELECT DISTINCT e.workflow_id, e.ordinal FROM durable_event e JOIN durable_workflow ew ON ew.id = e.workflow_id
+    SELECT e.workflow_id, e.ordinal, count(*) AS outcomes
+    FROM durable_event e JOIN durable_workflow ew ON ew.id = e.workflow_id
     WHERE {owners} AND e.seq >= ew.run_seq
     AND e.type IN ('activity_completed', 'activity_failed', 'activity_cancelled')
+    GROUP BY e.workflow_id, e.ordinal
 ) AS recorded ON recorded.workflow_id = w.id AND recorded.ordinal = given.ordinal
 """
-_VERDICT = """
-CASE
-    WHEN w.id IS NULL THEN 'row_not_found'
-    WHEN w.status NOT IN ('running', 'paused') THEN 'workflow_terminal'
-    WHEN given.run IS NOT NULL AND given.run <> w.run THEN 'row_not_found'
-    {recorded}
-    WHEN r.id IS NULL THEN 'row_not_found'
-    WHEN r.status <> 'dead' THEN 'not_dead_lettered'
-    {judged}
-    ELSE 'redrivable'
-END
-"""
 
 
-def verdicts(
-    connection: BaseDatabaseWrapper, keys: Sequence[tuple[uuid.UUID, int, int | None]], *, eligible: int
-) -> list[tuple[int | None, str]]:
-    """The gates' verdict on each (workflow, ordinal, run; None: the current one) now, in order: the row's id, if there
-    is one, and `REDRIVABLE` or the code of the first refusal. `eligible` is 0 for a forced redrive. Writes and locks
-    nothing. One statement.
+def facts(
+    connection: BaseDatabaseWrapper, keys: Sequence[tuple[uuid.UUID, int, int | None]], *, outcomes: bool
+) -> list[Facts]:
+    """What the gates look at of each (workflow, ordinal, run; None: the current one), in order. `outcomes`: with those
+    that histories record, which a forced redrive does not ask for. Writes and locks nothing. One statement.
     """
-    recorded, judged, join = "", "", ""
     params: sql.Params = []
-    if eligible:
-        recorded = "WHEN recorded.ordinal IS NOT NULL THEN 'history_records_outcome'"
-        judged = "WHEN r.failure_delivered THEN 'already_judged'"
+    join, recorded = "", "0"
+    if outcomes:
         owners, params = sql.among(connection, "e.workflow_id", {key[0] for key in keys})
-        join = _RECORDED.format(owners=owners)
-    # Ordinals count from 1: a number that no column holds is one that no row has.
+        join, recorded = _RECORDED.format(owners=owners), "coalesce(recorded.outcomes, 0)"
     values = [
-        (at, owner, ordinal if 0 < ordinal <= _LARGEST_ORDINAL else 0, run)
+        (at, owner, ordinal if 0 < ordinal <= LARGEST_ORDINAL else 0, run)
         for at, (owner, ordinal, run) in enumerate(keys)
     ]
     rows = sql.fetch(
         connection,
-        f"SELECT r.id, {_VERDICT.format(recorded=recorded, judged=judged)} FROM {_MEANT.source(connection)} "
-        "LEFT JOIN durable_workflow w ON w.id = given.workflow_id "
+        f"SELECT w.status, w.run, {recorded}, r.id, r.status, r.failure_delivered, r.activity, r.options, r.attempts "
+        f"FROM {_MEANT.source(connection)} LEFT JOIN durable_workflow w ON w.id = given.workflow_id "
         "LEFT JOIN durable_outboxrow r ON r.workflow_id = w.id AND r.run = w.run AND r.ordinal = given.ordinal "
         f"{join} ORDER BY given.place",
         [*_MEANT.params(connection, values), *params],
     )
-    return [(row[0], row[1]) for row in rows]
+    return [
+        Facts(
+            workflow_id=owner,
+            ordinal=ordinal,
+            meant_run=run,
+            status=None if row[0] is None else WorkflowStatus(row[0]),
+            run=row[1],
+            outcomes=row[2],
+            letter=None if row[3] is None else _letter(row[3:]),
+        )
+        for (owner, ordinal, run), row in zip(keys, rows, strict=True)
+    ]
 
 
 _HEAVY = (

@@ -65,7 +65,7 @@ def record(connection: BaseDatabaseWrapper, audit: Audit) -> None:
 
 def recorded(connection: BaseDatabaseWrapper, audit_id: uuid.UUID) -> tuple[int, bool] | None:
     """The row and `was_judged` of a redrive's or discard's audit row, if an earlier try with unknown outcome has
-    committed it.
+    committed it. Other verbs' audit rows name no row.
     """
     rows = sql.fetch(
         connection,

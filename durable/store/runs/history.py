@@ -14,7 +14,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.payloads import wire
 from durable.models.fields import moment_from_database
-from durable.store.connections import sql
+from durable.store.connections import new_rows, sql
+from durable.store.connections.new_rows import insert
 
 _GIVEN = sql.RowSet(
     [
@@ -26,10 +27,13 @@ _GIVEN = sql.RowSet(
         ("recorded_at", "timestamptz"),
     ]
 )
-_APPEND = """
-INSERT INTO durable_event (workflow_id, seq, type, ordinal, data, recorded_at)
-SELECT workflow_id, seq, type, ordinal, data, recorded_at FROM {given}
-"""
+_APPEND = insert(
+    "event",
+    new_rows.event(
+        workflow_id="workflow_id", seq="seq", type="type", ordinal="ordinal", data="data", recorded_at="recorded_at"
+    ),
+    "{given}",
+)
 
 
 Bytes = dict[uuid.UUID, int]

@@ -12,7 +12,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.kernel.history.events import MessageKind
 from durable.kernel.limits import MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
-from durable.store.connections import sql
+from durable.store.connections import new_rows, sql
+from durable.store.connections.new_rows import insert as insert_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,18 @@ def insert(connection: BaseDatabaseWrapper, new: Sequence[NewMessage]) -> None:
         return
     now, now_params = clock.now_sql(connection)
     rows = [(m.workflow_id, m.run, m.kind.value, m.ordinal, m.payload) for m in new]
+    row = new_rows.message(
+        workflow_id="workflow_id",
+        run="run",
+        kind="kind",
+        ordinal="ordinal",
+        payload="payload",
+        visible_at=now,
+        created_at=now,
+    )
     sql.execute(
         connection,
-        "INSERT INTO durable_message (workflow_id, run, kind, ordinal, payload, visible_at, created_at, parked) "
-        f"SELECT workflow_id, run, kind, ordinal, payload, {now}, {now}, false FROM {_GIVEN.source(connection)}",
+        insert_rows("message", row, _GIVEN.source(connection)),
         [*now_params, *now_params, *_GIVEN.params(connection, rows)],
     )
 
@@ -105,12 +114,19 @@ def insert_for_live(
             room += f" AND (SELECT count(*) < %s AND coalesce(sum(size), 0) < %s FROM ({unread}) AS waiting)"
             room_params += [within.signals, within.size]
     text = "::text" if sql.is_postgresql(connection) else ""
+    row = new_rows.message(
+        workflow_id="id",
+        run="run",
+        kind=f"%s{text}",
+        payload=f"%s{text}",
+        visible_at=now,
+        created_at=now,
+        dedup=f"%s{text}",
+    )
+    live = f"durable_workflow w WHERE id = %s AND status IN ('running', 'paused') AND NOT single{room}"
     return sql.execute(
         connection,
-        "INSERT INTO durable_message (workflow_id, run, kind, payload, visible_at, created_at, parked, dedup) "
-        f"SELECT id, run, %s{text}, %s{text}, {now}, {now}, false, %s{text} "
-        f"FROM durable_workflow w WHERE id = %s AND status IN ('running', 'paused') AND NOT single{room} "
-        "ON CONFLICT DO NOTHING",
+        f"{insert_rows('message', row, live)} ON CONFLICT DO NOTHING",
         [kind.value, payload, *now_params, *now_params, dedup, sql.param(connection, workflow_id), *room_params],
     )
 

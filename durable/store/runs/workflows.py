@@ -13,7 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.kernel.history.room import HISTORY_FULL
 from durable.kernel.payloads import wire
-from durable.models import Event, Workflow
+from durable.models import Workflow
 from durable.models.fields import moment_from_database
 from durable.outcomes import WorkflowStatus
 from durable.store.connections import sql
@@ -388,11 +388,3 @@ def _moment(value: Any) -> datetime:
     moment = moment_from_database(value)
     assert moment is not None
     return moment
-
-
-def closed_by(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, seq: int) -> str:
-    """The request that led to the event at `seq`, if it names one: how a verb recognises its own commit."""
-    data: Any = (
-        Event.objects.using(connection.alias).filter(workflow_id=workflow_id, seq=seq).values_list("data", flat=True)
-    ).first()
-    return str((data or {}).get("request", ""))

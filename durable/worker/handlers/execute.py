@@ -51,9 +51,6 @@ LONGEST_PUT_OFF = timedelta(seconds=5)
 
 PUT_OFF_JITTER = 0.2
 
-WAITS_US = (100_000, 200_000, 400_000, 800_000)
-"""The waits between the attempts of one acknowledgement, in microseconds; one attempt more than waits. A contract."""
-
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:

@@ -17,8 +17,9 @@ from durable.flow.transactions.faults import Fault, classify, is_empty_pool
 from durable.flow.transactions.transaction import engine_connection
 from durable.kernel.texts.failure import describe, type_name
 from durable.outcomes import Completed
+from durable.worker.handlers.ack_policy import WAITS_US
 from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import WAITS_US, AckFailed, Call, Committed, Lacking, Outcome, PutOff, completed
+from durable.worker.handlers.execute import AckFailed, Call, Committed, Lacking, Outcome, PutOff, completed
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger, of_claim
 

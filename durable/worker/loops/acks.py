@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import timedelta
+from functools import partial
 
 from django.db import Error as DatabaseFault
 from django.db import connections
@@ -21,11 +21,13 @@ from durable.flow.delivery import abandon, acknowledge, postpone
 from durable.flow.looks import probe
 from durable.flow.transactions import transaction
 from durable.flow.transactions.faults import Fault, classify, meets_lock
-from durable.kernel.texts.failure import describe, for_log
+from durable.kernel.texts.failure import for_log
 from durable.logs import words
-from durable.outcomes import AckOutcome, Cause, Claim, Ending, Failure, GiveBack
+from durable.outcomes import AckOutcome, Claim, Ending, GiveBack
+from durable.worker.handlers import ack_policy
+from durable.worker.handlers.ack_policy import Abandon, Acknowledge, Again, Known, Postpone, WaitForLock
 from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import WAITS_US, AckFailed, Committed, GiveUp, Outcome, PutOff
+from durable.worker.handlers.execute import Outcome
 from durable.worker.loops.aside import Aside, Patience, Pending
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger, of_claim
@@ -33,8 +35,6 @@ from durable.worker.threads.loop import Pulse
 from durable.worker.threads.wakeup import HostTiming, Timing
 
 log = get_logger("durable.worker.acks")
-
-ABANDON_DELAY = timedelta(milliseconds=100)
 
 LARGEST_BATCH = 500
 
@@ -195,24 +195,18 @@ class Acks:
         if first.locked_since is not None:
             self._look(batch)
             return
-        match first.outcome:
-            case Committed(outcome=outcome):
+        match ack_policy.verb(first.outcome, is_locked=partial(self._is_locked, first)):
+            case Acknowledge():
+                self._acknowledge(batch)
+            case Known(outcome=outcome):
                 self._ended_as(first, outcome)
-            # Its verb would wait for the lock five times, on this thread, which others need.
-            case GiveUp() | PutOff() if self._is_locked(first):
+            case WaitForLock():
                 self._wait_for_lock(first)
-            case GiveUp(cause=cause, failure=failure, error=error):
-                self._abandon(first, cause=cause, failure=failure, error=error, delay=None)  # the delivery back-off
-            case AckFailed(failure=failure, error=error):
-                if error is not None and meets_lock(error) and self._is_locked(first):
-                    self._wait_for_lock(first)
-                    return
-                self._abandon(first, cause=Cause.ACK_ABANDONED, failure=failure, error=error, delay=ABANDON_DELAY)
-            case PutOff(delay=delay, lacking=lacking):
+            case Abandon() as step:
+                self._abandon(first, step)
+            case Postpone(delay=delay, lacking=lacking):
                 log.warning(lacking.value, retry_in=delay.total_seconds(), **of_claim(first.delivery.claim))
                 self._give_back(first, "postpone", lambda claim: postpone.postpone(claim, delay=delay))
-            case _:
-                self._acknowledge(batch)
 
     def _acknowledge(self, batch: list[Pending]) -> None:
         endings = [item.outcome for item in batch if isinstance(item.outcome, Ending)]
@@ -241,32 +235,22 @@ class Acks:
         now = self._timing.now()
         for item in batch:
             item.tries += 1
-            if fault is Fault.PERMANENT and len(batch) > 1:
-                self._later(item, now)  # one of them is bad; singly, each speaks for itself
-            elif item.tries > len(WAITS_US) and meets_lock(error) and self._is_locked(item):
-                self._wait_for_lock(item)
-            elif fault is Fault.PERMANENT or item.tries > len(WAITS_US):
-                self._abandon(
-                    item, cause=Cause.ACK_ABANDONED, failure=describe(error), error=error, delay=ABANDON_DELAY
-                )
-            else:
-                self._later(item, now + WAITS_US[item.tries - 1])
+            is_locked = partial(self._is_locked, item)
+            match ack_policy.after_failure(error, tries=item.tries, together=len(batch) > 1, is_locked=is_locked):
+                case Again(wait_us=wait):
+                    self._later(item, now + wait)
+                case WaitForLock():
+                    self._wait_for_lock(item)
+                case Abandon() as step:
+                    self._abandon(item, step)
 
     def _later(self, item: Pending, due: int) -> None:
         with self._condition:
             heapq.heappush(self._again, (due, next(self._order), item))
 
-    def _abandon(
-        self,
-        item: Pending,
-        *,
-        cause: Cause,
-        failure: Failure,
-        error: BaseException | None,
-        delay: timedelta | None,
-    ) -> None:
+    def _abandon(self, item: Pending, step: Abandon) -> None:
         def give_back(claim: Claim) -> GiveBack:
-            return abandon.abandon(claim, cause=cause, failure=failure, error=error, delay=delay)
+            return abandon.abandon(claim, cause=step.cause, failure=step.failure, error=step.error, delay=step.delay)
 
         self._give_back(item, "abandon", give_back)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -14,6 +13,7 @@ from django.db import Error as DatabaseFault
 
 from durable.flow.delivery import claim as claiming
 from durable.flow.delivery import release as releasing
+from durable.flow.transactions.commits import ClaimCommit
 from durable.flow.turns.room import Room
 from durable.flow.turns.staged_claims import StagedClaims
 from durable.logs import words
@@ -90,7 +90,7 @@ class Claims:
         self._turned_away = False
         self._closed = False
         self._over = False
-        self._in_doubt: uuid.UUID | None = None
+        self._commit = ClaimCommit(worker)
         self._unreturned: list[Delivery] = []
         self.made = 0
         """How many claims returned deliveries."""
@@ -124,7 +124,7 @@ class Claims:
         """Whether a claim is being made, or has failed with unknown outcome, so that rows may be ours that are not held
         yet. From any thread.
         """
-        return self._claiming or self._for_turns.reserved > 0 or self._in_doubt is not None
+        return self._claiming or self._for_turns.reserved > 0 or self._commit.in_doubt
 
     def staged_claims(self) -> StagedClaims:
         """Lets turns claim what they stage; call `receive` after each turn."""
@@ -170,7 +170,7 @@ class Claims:
             left = [delivery.claim.idempotency_key for delivery in self._unreturned]
         if not over:
             return "a claim had not finished: what it claims stays leased until the lease expires"
-        if self._in_doubt is not None:
+        if self._commit.in_doubt:
             return "it is not known whether the last claim was committed: what it claimed stays leased"
         return f"late claims could not be given back: {', '.join(left)}" if left else ""
 
@@ -198,9 +198,9 @@ class Claims:
         unwritten -= max(0, self._leases.aside - MOST_ASIDE)
         return max(0, min(self._handlers.free, unwritten) - self._for_turns.reserved)
 
-    def lose_sight(self, token: uuid.UUID) -> None:
-        """Rows may be leased under this token, and it cannot be found out. On the turn thread, at its end."""
-        self._in_doubt = self._in_doubt or token
+    def lose_sight(self, commit: ClaimCommit) -> None:
+        """Rows may be leased under its token, and it cannot be found out. On the turn thread, at its end."""
+        self._commit = self._commit if self._commit.in_doubt else commit
 
     def close(self) -> None:
         """Give back what has not begun, uncounted. On the claim thread, at its end."""
@@ -307,22 +307,24 @@ class Claims:
         # A reservation under way has not seen the hint that this look may follow.
         return not self._for_turns.reserved and self._handlers.busy == 0 and self._leases.in_flight == 0
 
-    def _claim(self, limit: int, token: uuid.UUID) -> list[Claim]:
+    def _claim(self, limit: int, commit: ClaimCommit) -> list[Claim]:
         return claiming.claim(
-            worker=self._worker, limit=limit, queues=self._queues, lease_for=self._lease_for, token=token
+            worker=self._worker, limit=limit, queues=self._queues, lease_for=self._lease_for, commit=commit
         )
 
-    def _claim_suspect(self, token: uuid.UUID) -> list[Claim]:
-        return claiming.claim_suspect(worker=self._worker, queues=self._queues, lease_for=self._lease_for, token=token)
+    def _claim_suspect(self, commit: ClaimCommit) -> list[Claim]:
+        return claiming.claim_suspect(
+            worker=self._worker, queues=self._queues, lease_for=self._lease_for, commit=commit
+        )
 
-    def _hold(self, claim: Callable[[uuid.UUID], list[Claim]]) -> int:
+    def _hold(self, claim: Callable[[ClaimCommit], list[Claim]]) -> int:
         """Claims, holds and dispatches; returns how many there were."""
         self._claiming = True
         try:
             self._resolve_doubt()
-            self._in_doubt = token = uuid.uuid4()
-            claims = claim(token)
-            self._in_doubt = None
+            self._commit = commit = ClaimCommit(self._worker)
+            claims = claim(commit)
+            commit.confirmed()
             self._dispatch(claims)
         finally:
             with self._lock:
@@ -332,10 +334,10 @@ class Claims:
 
     def _resolve_doubt(self) -> None:
         """Holds and runs what the last claim has claimed, if it failed with unknown outcome."""
-        if self._in_doubt is None:
+        if not self._commit.in_doubt:
             return
-        committed = claiming.made_under(self._in_doubt, worker=self._worker)
-        self._in_doubt = None
+        committed = claiming.made_in_doubt(self._commit)
+        self._commit.confirmed()
         self._dispatch(committed)
 
     def _dispatch(self, claims: Sequence[Claim]) -> None:

@@ -112,7 +112,7 @@ class Turns:
         try:
             committed = turn.claimed_in_doubt(self._staged_claims)
         except DatabaseFault:
-            self._claims.lose_sight(self._staged_claims.token)
+            self._claims.lose_sight(self._staged_claims.commit)
         self._claims.receive(committed)
         self._cache.drop_all()
         if self._note is not None:

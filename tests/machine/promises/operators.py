@@ -67,7 +67,7 @@ def terminate(state: State, workflow_id: uuid.UUID, reason: str) -> Any:
     """It ends as cancelled, now."""
     if refusal := _refusal(state, workflow_id):
         return refusal
-    close(state, workflow_id, "cancelled", {"reason": reason, "actor": "", "terminated": True, "request": ANY})
+    close(state, workflow_id, "cancelled", {"reason": reason, "actor": "", "terminated": True})
     _audit(state, workflow_id, "terminate", reason)
     return WorkflowState.TERMINATED
 
