@@ -16,6 +16,7 @@ from durable.kernel.history.events import EventType
 from durable.outcomes import AckOutcome, Claim, Ending, OutboxStatus, WorkflowStatus
 from durable.worker.handlers import execute
 from durable.worker.handlers.delivery import Delivery
+from durable.worker.handlers.execute import Outcome
 from durable.worker.loops.acks import Acks
 from tests.worker.conftest import Plant
 from tests.worker.making import CountedTime
@@ -32,6 +33,7 @@ class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = CountedTime()
         self.calls: list[list[Ending]] = []
+        self.acknowledged: list[Outcome] = []
         self.before: Callable[[Sequence[Ending]], None] = lambda endings: None
         self.after: Callable[[Sequence[Ending]], None] = lambda endings: None
         monkeypatch.setattr(acknowledge, "acknowledge", self._acknowledge)
@@ -43,12 +45,16 @@ class Bench:
         self.after(endings)
         return outcomes
 
+    def _ended(self, delivery: Delivery, acknowledged: Outcome | None) -> None:
+        if acknowledged is not None:
+            self.acknowledged.append(acknowledged)
+
     def claim(self, limit: int = 100) -> list[Claim]:
         return claim.claim(worker="bench", limit=limit, queues=None, lease_for=timedelta(minutes=1))
 
     def deliver(self, claims: Sequence[Claim]) -> None:
         """Run the handlers and write what they ended with."""
-        acks = Acks(ended=lambda delivery, outcome: None, timing=self.time)
+        acks = Acks(ended=self._ended, timing=self.time)
         for taken in claims:
             delivery = Delivery(taken)
             acks.submit(delivery, execute.run(taken, rng=random.Random(1), delivery=delivery))

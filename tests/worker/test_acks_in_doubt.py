@@ -154,6 +154,7 @@ def test_what_a_commit_in_doubt_had_to_say_is_said_once(
     assert dict(sent) == signalled
     assert len(ear.of("acknowledgement_found")) == (1 if made else 0)
     assert len(bench.calls) == 2
+    assert len(bench.acknowledged) == 1
 
 
 @pytest.mark.parametrize("made", [True, False], ids=["committed", "not committed"])

@@ -50,7 +50,8 @@ def _nothing(delivery: Delivery) -> None:
 
 
 class Acks:
-    """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, however it ends.
+    """Takes outcomes from any thread and writes them. `ended` is called once for each delivery, however it ends, with
+    the outcome if that was acknowledged, and with None if it was given back, came late, or could not be written.
 
     An outcome that is still locked after all tries is set aside (`set_aside` is called for it) and continues once the
     lock is gone (`counted_again`). `run` is the thread's body.
@@ -59,7 +60,7 @@ class Acks:
     def __init__(
         self,
         *,
-        ended: Callable[[Delivery, Outcome], None],
+        ended: Callable[[Delivery, Outcome | None], None],
         timing: Timing | None = None,
         set_aside: Callable[[Delivery], None] = _nothing,
         counted_again: Callable[[Delivery], None] = _nothing,
@@ -140,7 +141,7 @@ class Acks:
                 self.pulse.fail(words(bug))
                 for item in batch:
                     with suppress(BaseException):
-                        self._ended(item.delivery, item.outcome)
+                        self._ended(item.delivery, None)
             self.pulse.end()
             with self._condition:
                 self._busy = self._looking = 0
@@ -256,6 +257,7 @@ class Acks:
 
     def _give_back(self, item: Pending, verb: str, give_back: Callable[[Claim], GiveBack]) -> None:
         claim = item.delivery.claim
+        acknowledged = False
         try:
             hygiene.connect()
             with transaction.short_waits(NEXT_LOCK_WAIT):
@@ -272,12 +274,13 @@ class Acks:
             log.error("give_back_failed", verb=verb, error=words(error), exc_info=trace, **of_claim(claim))
             hygiene.drop()
         else:
-            if answer is GiveBack.TOKEN_MISSING and self._was_made(claim):
+            acknowledged = answer is GiveBack.TOKEN_MISSING and self._was_made(claim)
+            if acknowledged:
                 log.info("acknowledgement_found", tries=item.tries, **of_claim(claim))
             else:
                 acknowledge.forget(claim)
                 log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))
-        self._ended(item.delivery, item.outcome)
+        self._ended(item.delivery, item.outcome if acknowledged else None)
 
     def _was_made(self, claim: Claim) -> bool:
         """Whether an earlier try with unknown outcome was committed."""
@@ -337,20 +340,22 @@ class Acks:
                 case Patience.SPENT:
                     log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
                     acknowledge.forget(claim)
-                    self._ended(item.delivery, item.outcome)
+                    self._ended(item.delivery, None)
         with self._condition:
             self._aside.put(still, now)
             self._busy = self._looking = 0
 
     def _ended_as(self, item: Pending, outcome: AckOutcome) -> None:
         claim = item.delivery.claim
+        acknowledged = True
         if outcome is AckOutcome.ACKNOWLEDGED:
             acknowledge.forget(claim)
         elif self._was_made(claim):
             log.info("acknowledgement_found", tries=item.tries + 1, **of_claim(claim))
         else:
+            acknowledged = False
             log.warning("late_acknowledgement", tries=item.tries + 1, **of_claim(claim))
-        self._ended(item.delivery, item.outcome)
+        self._ended(item.delivery, item.outcome if acknowledged else None)
 
     def _say_once(self, event: str, **fields: object) -> None:
         if not self._troubled:

@@ -56,7 +56,7 @@ LONGEST_LOOK = timedelta(seconds=0.25)
 
 @dataclass(slots=True)
 class Tally:
-    """What this process has done so far. For people."""
+    """What this process has done so far: only what was acknowledged counts. For people."""
 
     done: int = 0
     failed: int = 0
@@ -344,10 +344,10 @@ class Worker:
         if not self._claim_wake.rung and self.claims.room:
             self._claim_wake.ring()
 
-    def _ended(self, delivery: Delivery, outcome: Outcome) -> None:
+    def _ended(self, delivery: Delivery, acknowledged: Outcome | None) -> None:
         self.leases.end(delivery)
         self._room_was_made()
-        match outcome:
+        match acknowledged:
             case Completed() | Committed():
                 self.tally.done += 1
             case Failed():
