@@ -261,3 +261,11 @@ def test_a_pulse_complains_about_trouble_and_about_being_stuck() -> None:
     assert "cannot reach the database: refused" in pulse.complaint(stuck_after=10)
     pulse.recover()
     assert pulse.complaint(stuck_after=-1) == ""
+
+
+def test_a_pulse_tells_a_bug_from_a_database_that_does_not_answer() -> None:
+    pulse = Pulse("claim")
+    pulse.fail("KeyError: 'a'", is_bug=True)
+    assert pulse.complaint(stuck_after=10) == "the claim loop fails because of a bug of the engine: KeyError: 'a'"
+    pulse.fail("refused")
+    assert "cannot reach the database: refused" in pulse.complaint(stuck_after=10)

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 
 from durable.worker.handlers.async_pool import AsyncPool
 from durable.worker.handlers.deadlines import Deadlines
@@ -27,6 +28,8 @@ from tests.worker.conftest import Plant
 from tests.worker.making import delivery
 from tests.worker.plant import activities, workflows
 from tests.worker.test_threads import running, until, until_closed
+
+EVENTS_OF_LOOPS = {"loop_raised", "loop_works_again", "store_trouble", "store_answers_again"}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -46,6 +49,38 @@ def test_no_loop_ends_by_what_its_step_raises(end: BaseException) -> None:
     assert loop.alive
     loop.stop()
     loop.join(PATIENCE)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (KeyError("a"), ["loop_raised", "loop_works_again"]),
+        (OperationalError("connection refused"), ["store_trouble", "store_answers_again"]),
+    ],
+    ids=["a bug", "the database"],
+)
+def test_a_bug_in_a_loop_is_not_said_to_be_the_databases_fault(
+    error: Exception, lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    complaints: list[str] = []
+    loop = Loop("tested", lambda: 60.0, prepare=lambda: None)
+
+    def step() -> float:
+        complaints.append(loop.pulse.complaint(stuck_after=PATIENCE))
+        if len(complaints) == 1:
+            raise error
+        return 60.0
+
+    loop._step = step
+    with caplog.at_level("INFO", logger="durable.worker"):
+        loop.start()
+        until(lambda: len(complaints) == 2 and loop.pulse.trouble == "")
+        loop.stop()
+        loop.join(PATIENCE)
+    assert [record.msg for record in caplog.records if record.msg in EVENTS_OF_LOOPS] == lines
+    assert ("bug of the engine" in complaints[1]) is isinstance(error, KeyError)
+    assert ("cannot reach the database" in complaints[1]) is isinstance(error, OperationalError)
 
 
 @pytest.mark.parametrize("lost", ["claim", "turn", "lease", "housekeeping", "ack"])

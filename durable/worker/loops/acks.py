@@ -138,7 +138,7 @@ class Acks:
             # acknowledged. Then the renewal of these ends, and the reconciler takes over.
             except BaseException as bug:
                 log.error("ack_raised", items=len(batch), exc_info=for_log(bug))
-                self.pulse.fail(words(bug))
+                self.pulse.fail(words(bug), is_bug=True)
                 for item in batch:
                     with suppress(BaseException):
                         self._ended(item.delivery, None)

@@ -266,7 +266,8 @@ class Worker:
     @property
     def waits_for_store(self) -> bool:
         """Whether the only obstacle is a database that does not answer."""
-        return bool(self.housekeeping_loop.pulse.trouble) and self._hangs is None
+        pulse = self.housekeeping_loop.pulse
+        return bool(pulse.trouble) and not pulse.is_bug and self._hangs is None
 
     @property
     def has_handlers_running(self) -> bool:

@@ -1,4 +1,4 @@
-"""A thread that repeats one step, and survives database errors."""
+"""A thread that repeats one step, and survives database errors and bugs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from django.db import Error as DatabaseFault
 from django.db import connections
 
+from durable.flow.transactions.faults import Fault, classify
 from durable.kernel.texts.failure import for_log
 from durable.logs import words
 from durable.worker.threads import hygiene
@@ -29,6 +30,8 @@ class Pulse:
         self.name = name
         self.busy_since: float | None = None
         self.trouble: str = ""
+        self.is_bug = False
+        """Whether the trouble is an error of ours and not the database's."""
         self.troubled_since: float | None = None
 
     def begin(self) -> None:
@@ -39,19 +42,23 @@ class Pulse:
         """The step is over."""
         self.busy_since = None
 
-    def fail(self, trouble: str) -> None:
-        """The step failed."""
+    def fail(self, trouble: str, *, is_bug: bool = False) -> None:
+        """The step failed, because of the database or of a bug of ours."""
         self.trouble = trouble
+        self.is_bug = is_bug
         if self.troubled_since is None:
             self.troubled_since = time.monotonic()
 
     def recover(self) -> None:
         """A step succeeded."""
         self.trouble = ""
+        self.is_bug = False
         self.troubled_since = None
 
     def complaint(self, *, stuck_after: float) -> str:
         """Why this loop is not well, in words; empty when it is."""
+        if self.trouble and self.is_bug:
+            return f"the {self.name} loop fails because of a bug of the engine: {self.trouble}"
         if self.trouble:
             return f"the {self.name} loop cannot reach the database: {self.trouble}"
         since = self.busy_since
@@ -63,7 +70,8 @@ class Pulse:
 class Loop:
     """Runs `step` on a separate thread until stopped. `step` returns how many seconds to rest (0: none).
 
-    A database error is logged once, then retried with a jittered back-off, on a new connection each time.
+    After an error the step is repeated with a jittered back-off, on a new connection each time. A database error is
+    logged once; any other is a bug of ours, and logged each time.
     The thread ends only by `stop`, and closes its connections when it does. `prepare` comes before each step.
     """
 
@@ -132,20 +140,23 @@ class Loop:
         # without one of its loops looks alive and does nothing. It is logged, and retried.
         except BaseException as bug:
             log.error("loop_raised", loop=self.pulse.name, exc_info=for_log(bug))
-            return self._failed(bug)
+            return self._failed(bug, is_bug=classify(bug) is Fault.PERMANENT)
         finally:
             self.pulse.end()
         if self._failures:
-            log.info("store_answers_again", loop=self.pulse.name, failures=self._failures)
+            if self.pulse.is_bug:
+                log.info("loop_works_again", loop=self.pulse.name, failures=self._failures)
+            else:
+                log.info("store_answers_again", loop=self.pulse.name, failures=self._failures)
             self._failures = 0
             self.pulse.recover()
         return rest
 
-    def _failed(self, fault: BaseException) -> float:
-        self._failures += 1
-        if self._failures == 1:
+    def _failed(self, fault: BaseException, *, is_bug: bool = False) -> float:
+        if not is_bug and (not self._failures or self.pulse.is_bug):
             log.warning("store_trouble", loop=self.pulse.name, error=words(fault))
-        self.pulse.fail(words(fault))
+        self._failures += 1
+        self.pulse.fail(words(fault), is_bug=is_bug)
         hygiene.drop()
         rest = min(FIRST_REST * 2.0 ** min(self._failures - 1, 16), LONGEST_REST)
         return rest * self._rng.uniform(0.8, 1.2)
