@@ -20,7 +20,7 @@ from durable.flow.caller import cancel, signal
 from durable.flow.delivery import acknowledge, release
 from durable.flow.operator import unblock
 from durable.flow.turns import poison, turn
-from durable.flow.turns.aside import Aside
+from durable.flow.turns.passed_over import PassedOver
 from durable.flow.upkeep import beat, reconcile, settle
 from durable.models import OutboxRow, Worker, Workflow
 from durable.outcomes import Claim, Completed, GiveBack, ReconcileReport
@@ -215,7 +215,7 @@ def test_a_turn_that_meets_a_locked_row_keeps_no_other_workflow_from_its_turn(
     driver.turn()
     free = [driver.start(cases.nothing) for _ in range(5)]
     cancel.cancel(held, reason="enough")
-    aside = Aside()
+    aside = PassedOver()
 
     def step() -> Any:
         return turn.turn(cache=driver.cache, queues=None, limit=50, note=driver.noted.append, aside=aside)
@@ -227,7 +227,7 @@ def test_a_turn_that_meets_a_locked_row_keeps_no_other_workflow_from_its_turn(
         assert workflow(held).status == "running"
         assert step().workflows == 0
     assert aside.left_out() == {held}
-    monkeypatch.setattr("durable.flow.turns.aside.ASIDE_FOR", 0.0)
+    monkeypatch.setattr("durable.flow.turns.passed_over.ASIDE_FOR", 0.0)
     aside.put(held)
     assert step().closed == 1
     assert history(held)[-1] == "workflow_cancelled"

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from durable import clock
 from durable.flow.caller import cancel, signal
 from durable.flow.turns import choosing, turn
-from durable.flow.turns.aside import Aside
+from durable.flow.turns.passed_over import PassedOver
 from durable.models import Message, OutboxRow, Workflow
 from durable.outcomes import TurnReport
 from tests.flow import cases
@@ -54,7 +54,7 @@ def all_locked_elsewhere(table: str, ids: Sequence[Any]) -> Iterator[None]:
 def let_pass(monkeypatch: pytest.MonkeyPatch, *, seconds: float) -> None:
     """For what is put aside."""
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + seconds)
-    monkeypatch.setattr("durable.flow.turns.aside.time", later)
+    monkeypatch.setattr("durable.flow.turns.passed_over.time", later)
 
 
 class Turner:
@@ -62,7 +62,7 @@ class Turner:
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self.aside, self.hints = Aside(), choosing.Hints()
+        self.aside, self.hints = PassedOver(), choosing.Hints()
 
     def step(self, limit: int = LIMIT) -> TurnReport:
         return turn.turn(
@@ -165,8 +165,8 @@ def test_what_meets_a_lock_again_and_again_is_passed_over_for_longer_and_longer(
 ) -> None:
     """And is forgotten after its last time, so that nothing grows."""
     now = 1000.25
-    monkeypatch.setattr("durable.flow.turns.aside.time", SimpleNamespace(monotonic=lambda: now))
-    aside, owner, spans = Aside(), uuid.uuid4(), []
+    monkeypatch.setattr("durable.flow.turns.passed_over.time", SimpleNamespace(monotonic=lambda: now))
+    aside, owner, spans = PassedOver(), uuid.uuid4(), []
     for _ in range(8):
         aside.put(owner)
         until = aside._places[owner].until

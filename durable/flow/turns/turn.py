@@ -22,9 +22,9 @@ from durable.flow.endings import closing
 from durable.flow.transactions import reporting, transaction
 from durable.flow.transactions.transaction import Patience, Waits
 from durable.flow.turns import choosing, deciding, keeping, poison, reading
-from durable.flow.turns.aside import Aside
 from durable.flow.turns.choosing import Choice, Hints
 from durable.flow.turns.deciding import UNKNOWN_TYPE_WAITS, Ahead
+from durable.flow.turns.passed_over import PassedOver
 from durable.flow.turns.plan import Plan
 from durable.flow.turns.preparing import Announce, Announcements, Batch, is_turnable, prepare
 from durable.flow.turns.staged_claims import StagedClaims
@@ -51,7 +51,7 @@ def turn(
     company: Company = Company.ALONE,
     idle: int | None = None,
     hints: Hints | None = None,
-    aside: Aside | None = None,
+    aside: PassedOver | None = None,
     reads: Announce = lambda _: None,
 ) -> TurnReport:
     """One batch of turns: at most `limit` workflows of `queues` (None: all queues) that have something due.
@@ -71,7 +71,7 @@ def turn(
     """
     # Workflows that an error has dropped from memory are in nobody else's, so a second try leaves nothing to others.
     tries = iter([company])
-    passed_over = aside or Aside()
+    passed_over = aside or PassedOver()
     announce = Announcements(note, reads)
     return transaction.retried(
         lambda: _turn_once(
@@ -105,7 +105,7 @@ def _turn_once(
     company: Company,
     idle: int,
     hints: Hints | None,
-    aside: Aside,
+    aside: PassedOver,
 ) -> TurnReport:
     if staged_claims is not None and (committed := transaction.reading(staged_claims.found)):
         return TurnReport(claimed=tuple(committed))
@@ -146,7 +146,7 @@ def _turn_once(
 
 
 def _turn_each(
-    cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, announce: Announcements, aside: Aside
+    cache: Cache, candidates: Sequence[uuid.UUID], choice: Choice, announce: Announcements, aside: PassedOver
 ) -> TurnReport:
     """The same candidates, each in its own transaction; nothing is claimed meanwhile. One that meets a lock again is
     put aside; those that have met one before come last.

@@ -41,7 +41,7 @@ class Delivery:
         self._lock = threading.Lock()
         self._concluded = False
         self._cancel_requested = False
-        self._abandoned = False
+        self._left = False
         self._interrupt: Callable[[], None] | None = None
 
     @property
@@ -62,7 +62,7 @@ class Delivery:
     @property
     def cancelled(self) -> bool:
         """What the handler sees: it was asked to stop, or nobody waits for its result."""
-        return self._cancel_requested or self._abandoned
+        return self._cancel_requested or self._left
 
     def begin(self) -> Start:
         """The handler is about to start. A delivery that is over, or was cancelled while it waited, does not."""
@@ -103,9 +103,9 @@ class Delivery:
     def leave(self) -> None:
         """Nobody waits for the handler any longer (timeout, lost lease, stop): tells it, and does not wait."""
         with self._lock:
-            if self._abandoned:
+            if self._left:
                 return
-            self._abandoned = True
+            self._left = True
             interrupt = self._interrupt
         if interrupt is not None:
             interrupt()

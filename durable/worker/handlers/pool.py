@@ -40,7 +40,7 @@ class HandlerPool:
         self._threads = 0
         self._waiting = 0
         self._queued = 0
-        self._running: dict[Delivery, _Lane] = {}
+        self._running: dict[Delivery, _PoolThread] = {}
         self._closed = False
         self._all: set[threading.Thread] = set()
         self._numbers = 0
@@ -70,10 +70,10 @@ class HandlerPool:
     def replace(self, delivery: Delivery) -> None:
         """The thread of this delivery is left to its handler; another one may take its place."""
         with self._lock:
-            lane = self._running.get(delivery)
-            if lane is None or lane.left:
+            pool_thread = self._running.get(delivery)
+            if pool_thread is None or pool_thread.left:
                 return
-            lane.left = True
+            pool_thread.left = True
             self._threads -= 1
             if self._queued > self._waiting and not self._closed:
                 with suppress(RuntimeError):  # the next delivery tries again
@@ -86,7 +86,7 @@ class HandlerPool:
             self._closed = True
             for _ in range(self._threads):
                 self._queue.put(None)
-            busy = {lane.thread for lane in self._running.values()}
+            busy = {pool_thread.thread for pool_thread in self._running.values()}
             idle = [thread for thread in self._all if thread not in busy]
         for thread in idle:
             thread.join(max(0.0, end - time.monotonic()))
@@ -109,25 +109,25 @@ class HandlerPool:
         self._all.add(thread)
 
     def _run(self) -> None:
-        lane = _Lane()
+        pool_thread = _PoolThread()
         try:
-            while not lane.left and (delivery := self._next()) is not None:
+            while not pool_thread.left and (delivery := self._next()) is not None:
                 with self._lock:
                     self._queued -= 1
                 following: Delivery | None = delivery
                 while following is not None:
-                    self._run_one(following, lane)
-                    following = None if lane.left else self._more()
+                    self._run_one(following, pool_thread)
+                    following = None if pool_thread.left else self._more()
         finally:
             with self._lock:
-                self._all.discard(lane.thread)
-                if not lane.left:
+                self._all.discard(pool_thread.thread)
+                if not pool_thread.left:
                     self._threads -= 1
             connections.close_all()
 
-    def _run_one(self, delivery: Delivery, lane: _Lane) -> None:
+    def _run_one(self, delivery: Delivery, pool_thread: _PoolThread) -> None:
         with self._lock:
-            self._running[delivery] = lane
+            self._running[delivery] = pool_thread
         try:
             self._work(delivery)
         finally:
@@ -155,7 +155,7 @@ class HandlerPool:
             hygiene.drop()
 
 
-class _Lane:
+class _PoolThread:
     """What a thread knows of itself."""
 
     def __init__(self) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from django.db import Error as DatabaseFault
 
 from durable.flow.turns import turn
-from durable.flow.turns.aside import Aside
 from durable.flow.turns.choosing import LEFT_FOR, Hints
+from durable.flow.turns.passed_over import PassedOver
 from durable.kernel.replay.cache import Cache
 from durable.outcomes import Claim, Company, TurnReport
 from durable.worker.loops.claims import Claims
@@ -55,7 +55,7 @@ class Turns:
         self._closed = closed
         self._company = company
         self.hints = Hints()
-        self._aside = Aside()
+        self._aside = PassedOver()
         self._running: tuple[uuid.UUID, float] | None = None
 
     def hanging(self, seconds: float) -> uuid.UUID | None:

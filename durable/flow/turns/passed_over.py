@@ -23,7 +23,7 @@ class _Place:
     times: int
 
 
-class Aside:
+class PassedOver:
     """The workflows that the turns of one process skip for now. Kept on the turn thread."""
 
     def __init__(self) -> None:
