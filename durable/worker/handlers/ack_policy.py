@@ -15,7 +15,7 @@ from durable.outcomes import AckOutcome, Cause, Ending, Failure
 from durable.worker.handlers.execute import AckFailed, Committed, GiveUp, Lacking, Outcome, PutOff
 
 WAITS_US = (100_000, 200_000, 400_000, 800_000)
-"""The waits between the attempts of one acknowledgement, in microseconds; one attempt more than waits. A contract."""
+"""Delays between tries of an acknowledgement, in microseconds; one more try than delays. Set by specification A2."""
 
 ABANDON_DELAY = timedelta(milliseconds=100)
 
