@@ -112,11 +112,12 @@ class Waiter:
         with self._changed:
             self._changed.wait_for(lambda: self._tickets, LINGER)
             while True:
-                self._tickets = {ticket for ticket in self._tickets if ticket.future() is not None}
+                # Of copies: the garbage collector may close an abandoned `aresult()` here, which removes its ticket.
+                self._tickets = {ticket for ticket in list(self._tickets) if ticket.future() is not None}
                 if not self._tickets:
                     self._thread = None
                     return []
-                left = min(ticket.at for ticket in self._tickets) - monotonic()
+                left = min((ticket.at for ticket in list(self._tickets)), default=0) - monotonic()
                 if left <= 0:
                     return list(self._tickets)
                 self._changed.wait(left)

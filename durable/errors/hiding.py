@@ -24,6 +24,8 @@ class Hiding(threading.local):
 
     def is_named_in(self, text: str) -> bool:
         """Whether a text (a path to a value, or the repr of one) has such a name in it, as a word of its own."""
+        if HIDDEN_VALUE in text:
+            return True  # the name itself was hidden where it stood, as a key of a mapping
         if self._asking:
             return False
         self._asking = True

@@ -19,6 +19,7 @@ from django.urls import reverse
 
 import durable
 from durable import Retry, activity, testing, workflow
+from durable.client import hidden
 from durable.kernel.authoring.registry import registry
 from durable.models import Workflow
 
@@ -79,6 +80,8 @@ CALLS: dict[str, Call] = {
     "a record in the place of another": lambda bank: bank.pay.enqueue(amount=Account("anna", CANARY)),
     "a mapping in the place of a record": lambda bank: bank.pay.enqueue(account={"iban": CANARY}),
     "a name that is no identifier": lambda bank: bank.pay.enqueue("x", None, {"card-number": CANARY}),
+    "what a name that is no identifier holds": lambda bank: bank.waits.start().signal("go", {"card-number": Odd()}),
+    "a key under such a name": lambda bank: bank.waits.start({"card-number": {CANARY: "\0"}}),
     "what args take": lambda bank: bank.pay.enqueue("x", None, 0, {"iban": CANARY}),
     "what kwargs take": lambda bank: bank.pay.enqueue(**{"card-number": CANARY}),
     "a key that is too much": lambda bank: bank.choose.enqueue({"fast": True, f"iban {CANARY}": 1}),
@@ -152,3 +155,15 @@ def everything_written() -> str:
                 cursor.execute(f'SELECT * FROM "{table}"')
                 texts += [str(row) for row in cursor.fetchall()]
     return "\n".join(texts)
+
+
+def test_what_the_settings_name_is_hidden_although_a_function_cannot_be_read(
+    bank: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable() -> frozenset[str]:
+        raise durable.ConfigurationError("the annotations of bank.broken cannot be read")
+
+    monkeypatch.setattr(hidden, "names", unreadable)
+    with pytest.raises(durable.DurableError) as raised:
+        bank.pay.enqueue(iban=Odd())
+    assert CANARY not in str(raised.value)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from durable.flow.turns import turn as turning
+from durable.flow.turns.room import Room
 from durable.kernel.replay.cache import Cache
 from durable.outcomes import Claim, TurnReport
 from durable.worker.loops import claims as claims_module
@@ -90,6 +92,23 @@ def test_a_turn_that_kept_nobody_waiting_rings_for_nothing(stage: Stage) -> None
 
     stage.turn(quiet)
     assert not stage.bell.rung
+
+
+def test_a_reservation_ends_while_no_claim_looks_at_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that has found no room for it, and then that there is none, would be woken by nobody."""
+    looks: list[bool] = []
+    release = Room.release
+
+    def watched(room: Room) -> bool:
+        # The lock is private: nothing else shows at this moment whether another thread may be within a look.
+        other = threading.Thread(target=lambda: looks.append(stage.claims._lock.acquire(blocking=False)))
+        other.start()
+        other.join()
+        return release(room)
+
+    monkeypatch.setattr(Room, "release", watched)
+    stage.turn(lambda staged_claims: report())
+    assert looks == [False]
 
 
 def test_what_may_have_been_taken_keeps_its_room_until_it_is_known(stage: Stage) -> None:

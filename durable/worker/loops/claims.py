@@ -144,9 +144,9 @@ class Claims:
         if claims:
             self._waiting_since = time.monotonic()
             self._dispatch(claims)
-        if not self._for_turns.release():
-            return False
-        with self._lock:
+        with self._lock:  # so that a claim step sees the reservation throughout, or not at all
+            if not self._for_turns.release():
+                return False
             turned_away, self._turned_away = self._turned_away, False
             self._lock.notify_all()
         return turned_away
