@@ -13,8 +13,6 @@ from durable.models import Event, Message, OutboxRow, Workflow, WorkItem
 from durable.store.connections import new_rows
 from durable.store.connections.new_rows import Row, column, insert, named
 
-pytestmark = pytest.mark.once
-
 ROWS: dict[type[Model], Row] = {
     Workflow: new_rows.workflow(column, single="", deadline_at="", created_at="", history_bytes=""),
     Event: new_rows.event(workflow_id="", seq="", type="", data="", recorded_at=""),

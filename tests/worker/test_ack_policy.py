@@ -26,8 +26,6 @@ from durable.worker.handlers.ack_policy import (
 )
 from durable.worker.handlers.execute import AckFailed, Committed, GiveUp, Lacking, PutOff
 
-pytestmark = pytest.mark.once
-
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CLAIM = Claim(
     row_id=1,
