@@ -16,10 +16,12 @@ OF_THE_TESTS = "shows that a tool of the tests can fail; the tool itself runs on
 OF_SQLITE = "makes a SQLite database of its own, whatever the suite runs on"
 OF_THE_SYSTEM = "is about signals, streams, limits or arguments of a process; beside it, others of its kind run on both"
 OF_THE_THEME = "drives the theme's own scripts; its pages and frames are looked at with both versions of Django"
+OF_PERMISSIONS = "asks each address who may, which is decided before the store is asked; more in admin/ runs on both"
 OF_THE_READER = "reads lines that the engine has logged in the same way on each database"
 
 ONCE: dict[str, str] = {
     "architecture/": OF_THE_SOURCE,
+    "admin/test_attacks.py": OF_PERMISSIONS,
     "typing/": OF_THE_SOURCE,
     "house/test_documentation.py": OF_THE_SOURCE,
     "house/test_plan.py": OF_THE_SOURCE,
@@ -62,6 +64,7 @@ LONG: dict[str, int] = {
     "flow/test_growth.py": 80,
     "testing/": 120,
     "operations/test_redrive_races.py": 45,
+    "admin/test_attacks.py": 60,
     "admin/test_page_sizes.py": 40,
     "admin/test_foreign_projects.py": 27,
 }
