@@ -20,15 +20,20 @@ from durable.store.operators.redrives import LARGEST_ORDINAL, Facts
 
 Refusal = RedriveRefused | None
 
+Faults = dict[tuple[str, str], str]
+"""What is wrong with the options (as stored) of an activity, by both; an empty text: nothing."""
 
-def of_redrive(facts: Facts, mode: RedriveMode) -> Refusal:
-    """What a redrive would be refused with; None if every gate lets it through."""
+
+def of_redrive(facts: Facts, mode: RedriveMode, known: Faults | None = None) -> Refusal:
+    """What a redrive would be refused with; None if every gate lets it through. Who asks for many rows passes `known`,
+    so that the same options are read once.
+    """
     return (
         of_workflow(facts)
         or of_history(facts, mode)
         or of_letter(facts)
         or _of_marker(facts, mode)
-        or _of_options(facts)
+        or _of_options(facts, {} if known is None else known)
     )
 
 
@@ -67,12 +72,15 @@ def _of_marker(facts: Facts, mode: RedriveMode) -> Refusal:
     return None
 
 
-def _of_options(facts: Facts) -> Refusal:
+def _of_options(facts: Facts, known: Faults) -> Refusal:
     """What is stored with the row can be read, so that a worker could run it."""
     if facts.letter is None:
         return None
-    try:
-        budgets.attempts(facts.letter.activity, facts.letter.options)
-    except budgets.Unreadable as fault:
-        return RowUnreadable(facts.workflow_id, facts.ordinal, str(fault))
-    return None
+    stored = facts.letter.activity, facts.letter.options
+    if stored not in known:
+        try:
+            budgets.attempts(*stored)
+            known[stored] = ""
+        except budgets.Unreadable as fault:
+            known[stored] = str(fault)
+    return RowUnreadable(facts.workflow_id, facts.ordinal, known[stored]) if known[stored] else None

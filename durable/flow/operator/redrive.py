@@ -204,8 +204,9 @@ def _verdicts(rows_or_filter: RowsOrFilter, mode: RedriveMode) -> tuple[list[str
     )
     answers: list[str] = []
     moved: set[int] = set()
+    faults: gates.Faults = {}
     for facts in known:
-        refusal = gates.of_redrive(facts, mode)
+        refusal = gates.of_redrive(facts, mode, faults)
         if refusal is None and facts.letter is not None:
             if facts.letter.row_id in moved:
                 refusal = NotDeadLettered(facts.workflow_id, facts.ordinal, OutboxStatus.PENDING.value)
