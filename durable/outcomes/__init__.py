@@ -32,6 +32,7 @@ from durable.outcomes.states import OF_DEAD_LETTERS, TERMINAL, Cause, Failure, O
 from durable.outcomes.workflows import (
     CancelAnswer,
     CancelOutcome,
+    FailedActivity,
     KeyHeld,
     Reencrypted,
     Snapshot,
@@ -56,6 +57,7 @@ __all__ = [
     "Discarded",
     "Ending",
     "Failed",
+    "FailedActivity",
     "Failure",
     "GiveBack",
     "Held",

@@ -94,6 +94,15 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class FailedActivity:
+    """An activity whose failure ended its workflow. `row_id` is None, and `activity` empty, if its row is gone."""
+
+    ordinal: int
+    row_id: int | None
+    activity: str
+
+
+@dataclass(frozen=True, slots=True)
 class Reencrypted:
     """How many payloads were rewritten, and how many were unreadable and left as they are."""
 

@@ -147,8 +147,9 @@ def record(command: Command, seq: int, at: datetime) -> Event:
             return Event(seq, EventType.MARKER_RECORDED, data, at)
         case CompleteWorkflow(payload, tasks, dropped):
             return Event(seq, EventType.WORKFLOW_COMPLETED, {"result": payload, **_dropped(tasks, dropped)}, at)
-        case FailWorkflow(failure, tasks, dropped):
-            return Event(seq, EventType.WORKFLOW_FAILED, {"failure": failure.as_data(), **_dropped(tasks, dropped)}, at)
+        case FailWorkflow(failure, tasks, dropped, cause=cause):
+            data = {"cause": list(cause), "failure": failure.as_data(), **_dropped(tasks, dropped)}
+            return Event(seq, EventType.WORKFLOW_FAILED, data, at)
         case CancelWorkflow(reason, tasks, dropped):
             return Event(seq, EventType.WORKFLOW_CANCELLED, {"reason": reason, **_dropped(tasks, dropped)}, at)
 

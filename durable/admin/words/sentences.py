@@ -15,6 +15,7 @@ from durable.kernel.history.events import EventType
 from durable.kernel.replay.matching import UNREADABLE
 
 _LONGEST = 400
+_CAUSES_NAMED = 10
 
 _TONES = {
     EventType.WORKFLOW_COMPLETED: "good",
@@ -91,7 +92,14 @@ def _started(facts: Mapping[str, Any], named: SafeString) -> str:
 
 def _failed(facts: Mapping[str, Any], named: SafeString) -> str:
     words = failure_words(facts.get("failure"))
-    return _filled(_("Failed with %(error)s"), error=words) if words else _("Failed")
+    failed = _filled(_("Failed with %(error)s"), error=words) if words else format_html("{}", _("Failed"))
+    cause = facts.get("cause")
+    if not isinstance(cause, list) or not cause:
+        return failed
+    more = len(cause) - _CAUSES_NAMED
+    listed = ", ".join(str(ordinal) for ordinal in cause[:_CAUSES_NAMED]) + (f", +{number(more)}" if more > 0 else "")
+    text = ngettext("(caused by activity %(ordinals)s)", "(caused by activities %(ordinals)s)", len(cause))
+    return format_html("{} {}", failed, _filled(text, ordinals=listed))
 
 
 def _cancelled(facts: Mapping[str, Any], named: SafeString) -> str:

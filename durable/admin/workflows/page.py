@@ -29,9 +29,10 @@ from durable.admin.workflows.history import block_report, history_page
 from durable.admin.workflows.verbs import buttons
 from durable.conf import settings
 from durable.errors import ConfigurationError, NotRegistered
+from durable.flow.looks import look
 from durable.kernel.authoring.registry import registry
 from durable.models import DeadLetter, Message, OutboxRow, Workflow, WorkItem
-from durable.outcomes import OutboxStatus
+from durable.outcomes import FailedActivity, OutboxStatus, WorkflowStatus
 from durable.store.texts.failures import read_reason
 from durable.workflows import change_dead_letters
 
@@ -136,6 +137,8 @@ class WorkflowPage:
         if row.error_class:
             kind = self.room.kind_of_error(Workflow, row, _("List workflows with this kind of error"))
             facts.append(Fact(_("Kind of error"), kind))
+        if row.status == WorkflowStatus.FAILED and not row.single and (cause := look.cause_of_failure(row.pk)):
+            facts.append(Fact(_("Caused by"), _lines([self._failed_activity(it) for it in cause])))
         if row.custom_status:
             facts.append(Fact(_("Status message"), row.custom_status if self.seen.is_shown else self.seen.placeholder))
         if row.deadline_at is not None:
@@ -153,6 +156,12 @@ class WorkflowPage:
         if not row.single and not _is_installed(row.type):
             facts.append(Fact(_("Code"), _("No workflow of this name is installed on this site.")))
         return facts
+
+    def _failed_activity(self, it: FailedActivity) -> SafeString:
+        words = _("the failure of activity %(ordinal)s") % {"ordinal": wording.number(it.ordinal)}
+        if it.row_id is None:
+            return format_html("{}", words)
+        return format_html("{} ({})", words, self.room.link(OutboxRow, it.row_id, wording.name(it.activity, 80)))
 
     def _timers(self) -> object:
         timers = wording.read_json(self.workflow.timers_text)

@@ -19,9 +19,9 @@ from durable.flow.looks.selecting import Place
 from durable.flow.transactions import transaction
 from durable.kernel.authoring.options import check_storable
 from durable.kernel.history.events import Event
-from durable.outcomes import DeadLetterFilter, DeadLetters, Naming, Snapshot, WakesBy, WorkflowStatus
+from durable.outcomes import DeadLetterFilter, DeadLetters, FailedActivity, Naming, Snapshot, WakesBy, WorkflowStatus
+from durable.store.operators import causes, reads, redrives
 from durable.store.operators import naming as names
-from durable.store.operators import reads, redrives
 from durable.store.operators.reads import PendingRow, QueueState, Standing, UnreadMessage
 from durable.store.runs import history as histories
 
@@ -38,6 +38,7 @@ __all__ = [
     "Standing",
     "UnreadMessage",
     "by_key",
+    "cause_of_failure",
     "dead_letters",
     "dead_letters_matching",
     "health",
@@ -69,6 +70,13 @@ def snapshots(workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Snapshot]:
     have ended have a result, a failure or a reason.
     """
     return transaction.reading(partial(reads.snapshots, workflow_ids=list(workflow_ids)))
+
+
+def cause_of_failure(workflow_id: uuid.UUID) -> list[FailedActivity]:
+    """The activities whose failures ended a failed workflow, by ordinal, a hundred at most. Empty for every other
+    workflow, and if its error came from elsewhere.
+    """
+    return transaction.reading(partial(causes.of_failure, workflow_id=workflow_id))
 
 
 def standings(workflow_ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, Standing]:

@@ -115,7 +115,7 @@ class Plan:
                     )
                 case FailWorkflow():
                     failure = failures.stored(command.failure, self.workflow.id, None)
-                    data = {"failure": failure.data, **_dropped(command)}
+                    data = {**_caused(command), "failure": failure.data, **_dropped(command)}
                     self.closing = Closing(
                         EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, data, failure=failure, error=command.error
                     )
@@ -214,6 +214,11 @@ class Plan:
                 delivery_budget=terms.delivery_budget,
             )
         )
+
+
+def _caused(command: FailWorkflow) -> dict[str, Any]:
+    """First in the event's data: it is read from there without reading the rest."""
+    return {"cause": list(command.cause)} if command.cause else {}
 
 
 def _dropped(command: CompleteWorkflow | FailWorkflow | CancelWorkflow) -> dict[str, Any]:

@@ -50,12 +50,16 @@ class CompleteWorkflow:
 
 @dataclass(frozen=True, slots=True)
 class FailWorkflow:
-    """The code raised `error`, which is kept for who reports it. What was dropped: as in `CompleteWorkflow`."""
+    """The code raised `error`, which is kept for who reports it. What was dropped: as in `CompleteWorkflow`.
+
+    `cause` has the ordinals of the activities whose failures led to the error.
+    """
 
     failure: Failure
     dropped_tasks: int = 0
     dropped_commands: tuple[str, ...] = ()
     error: BaseException | None = field(default=None, compare=False, repr=False)
+    cause: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

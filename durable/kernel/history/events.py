@@ -9,7 +9,8 @@ workflow_started     type, input (payload; absent for a single activity), python
                      codec; shown to nobody; absent in runs that began before it and for a single activity)
 workflow_begun       (nothing)
 workflow_completed   result (payload), dropped_tasks, dropped_commands, unread
-workflow_failed      failure {type, message, traceback} or {type, sealed}, dropped_tasks, dropped_commands, unread
+workflow_failed      cause (ordinals), failure {type, message, traceback} or {type, sealed}, dropped_tasks,
+                     dropped_commands, unread
 workflow_cancelled   reason, actor, terminated, dropped_tasks, dropped_commands, unread
 workflow_timed_out   unread (names of signals, reasons of cancel requests), unread_more (how many it does not list)
 workflow_paused      actor, reason

@@ -16,6 +16,7 @@ from durable.kernel.history.events import Event, EventType
 from durable.kernel.loop.event_loop import trouble_of_the_machine
 from durable.kernel.payloads import birthplace
 from durable.kernel.payloads.heft import heft
+from durable.kernel.replay import causes
 from durable.kernel.texts.failure import describe, for_log
 
 if TYPE_CHECKING:
@@ -60,7 +61,8 @@ def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
         blocked = trouble_of_the_machine(error)
         if blocked is not None:
             raise blocked from for_log(error)
-        return FailWorkflow(describe(error), left, dropped, error)
+        cause = causes.ordinals(error, last_ordinal=execution.calls.last_ordinal)
+        return FailWorkflow(describe(error), left, dropped, error, cause)
 
 
 def _start(execution: Execution, event: Event) -> int:

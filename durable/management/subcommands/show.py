@@ -27,7 +27,7 @@ from durable.management.subcommands.answer import (
     table,
     workflow_id,
 )
-from durable.outcomes import Failure, OutboxStatus, Snapshot
+from durable.outcomes import FailedActivity, Failure, OutboxStatus, Snapshot
 
 _MOST = 50_000
 _LONGEST = 160
@@ -53,12 +53,14 @@ def _run(options: dict[str, Any]) -> Answer:
         record_view(snapshot.id, actor=options["actor"] or None, what={"page": "durable show"})
     pending = look.pending(snapshot.id)
     unread = look.unread(snapshot.id, limit=_MOST_UNREAD + 1, characters=_MOST_CHARACTERS)
+    cause = look.cause_of_failure(snapshot.id)
     events, more = look.history_within(
         snapshot.id, after=options["after"], limit=options["limit"], characters=_MOST_CHARACTERS
     )
     data = plain(snapshot) | {
         "result": _result(snapshot),
         "failure": plain_failure(snapshot.failure),
+        "cause": [{"ordinal": it.ordinal, "activity": it.activity, "row": it.row_id} for it in cause],
         "reason": snapshot.reason,
         "pending": [_plain_pending(row) for row in pending],
         "unread": [_plain_unread(message) for message in unread[:_MOST_UNREAD]],
@@ -66,7 +68,7 @@ def _run(options: dict[str, Any]) -> Answer:
         "history_goes_on_after": events[-1].seq if more else None,
     }
     lines = [
-        *_header(snapshot),
+        *_header(snapshot, cause),
         "",
         *_pending_lines(pending),
         *_unread_lines(unread),
@@ -134,7 +136,7 @@ def _plain_event(event: Event, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _header(snapshot: Snapshot) -> list[str]:
+def _header(snapshot: Snapshot, cause: Sequence[FailedActivity]) -> list[str]:
     lines = [
         f"{printable(snapshot.type)} {snapshot.id}",
         f"status    {snapshot.status.value}",
@@ -151,6 +153,7 @@ def _header(snapshot: Snapshot) -> list[str]:
         lines.append(f"result    {_short(_result(snapshot))}")
     if snapshot.failure is not None:
         lines.append(f"failure   {_words(snapshot.failure)}")
+    lines += [f"caused by activity {it.ordinal} {printable(it.activity)}".rstrip() for it in cause]
     if snapshot.reason:
         lines.append(f"reason    {printable(snapshot.reason)}")
     return lines
