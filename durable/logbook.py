@@ -10,12 +10,13 @@ from django.db import DatabaseError, InterfaceError
 
 from durable.errors.showing import visible
 from durable.logs import get_logger, words
-from durable.models import DeadLetter, OutboxRow
+from durable.models import DeadLetter
+from durable.outcomes import RowSnapshot
 
 logger = get_logger("durable.logbook")
 
 
-def log_dead_letter_actions(user: Any, rows: Iterable[OutboxRow], message: str) -> None:
+def log_dead_letter_actions(user: Any, rows: Iterable[RowSnapshot], message: str) -> None:
     """Records in the log that this user did something to these dead letters. Like `log_actions`, it commits by itself
     and never raises.
     """

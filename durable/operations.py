@@ -11,7 +11,15 @@ from durable.flow.operator.redrive import preview_redrive, redrive, redrive_many
 from durable.flow.operator.resume import resume
 from durable.flow.operator.terminate import terminate
 from durable.flow.operator.unblock import unblock
-from durable.outcomes import DeadLetterFilter, DeadLetters, Discarded, RedriveMode, Redriven, RedrivePreview
+from durable.outcomes import (
+    DeadLetterFilter,
+    DeadLetters,
+    Discarded,
+    RedriveMode,
+    Redriven,
+    RedrivePreview,
+    RowSnapshot,
+)
 
 __all__ = [
     "DeadLetterFilter",
@@ -20,6 +28,7 @@ __all__ = [
     "RedriveMode",
     "RedrivePreview",
     "Redriven",
+    "RowSnapshot",
     "discard",
     "discard_many",
     "list_dead_letters",

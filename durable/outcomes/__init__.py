@@ -10,6 +10,7 @@ from durable.outcomes.dead_letters import (
     RedriveMode,
     Redriven,
     RedrivePreview,
+    RowSnapshot,
     Then,
 )
 from durable.outcomes.deliveries import (
@@ -71,6 +72,7 @@ __all__ = [
     "Reencrypted",
     "Renewal",
     "RetryLater",
+    "RowSnapshot",
     "Snapshot",
     "StaffVerb",
     "Started",

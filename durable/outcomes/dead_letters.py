@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, overload
 
-from durable.outcomes.states import Cause
-
-if TYPE_CHECKING:
-    from durable.models import OutboxRow
+from durable.outcomes.states import Cause, OutboxStatus
 
 
 class RedriveMode(StrEnum):
@@ -28,11 +25,56 @@ Then = Literal["fail", "cancel"]
 """What a discard does to a workflow that is waiting: the activity fails, or the workflow is cancelled."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowSnapshot:
+    """An outbox row as operators see it: as it was when it was read, or when the verb had changed it.
+
+    It holds no payload: `input` and `last_heartbeat` are columns of `durable.models.OutboxRow`. `cause` is a `Cause`,
+    as text, or the text that another version of the engine has written; empty if no delivery has failed.
+    """
+
+    id: int
+    workflow_id: uuid.UUID
+    run: int
+    ordinal: int
+    activity: str
+    queue: str
+    status: OutboxStatus
+    paused: bool
+    suspect: bool
+    priority: int
+    visible_after: datetime
+    created_at: datetime
+    claimed_at: datetime | None
+    deliveries: int
+    delivery_failures: int
+    delivery_budget: int
+    attempts: int
+    attempt_budget: int
+    failure_delivered: bool
+    cause: str
+    error_class: str
+    error_group: str
+    dead_lettered_at: datetime | None
+    redrive_count: int
+    discarded_at: datetime | None
+
+    @property
+    def pk(self) -> int:
+        """The row's id, as Django calls it."""
+        return self.id
+
+    @property
+    def dispatch_key(self) -> str:
+        """`workflow:run:ordinal`, also the idempotency key that handlers see."""
+        return f"{self.workflow_id}:{self.run}:{self.ordinal}"
+
+
 @dataclass(frozen=True, slots=True)
 class Redriven:
     """The row went back to pending. `was_judged`: the workflow had got the failure, or had stopped waiting."""
 
-    row: OutboxRow
+    row: RowSnapshot
     was_judged: bool
 
 
@@ -40,14 +82,26 @@ class Redriven:
 class Discarded:
     """The dead letter was closed. `was_judged`: its workflow was no longer waiting, and nothing else happened."""
 
-    row: OutboxRow
+    row: RowSnapshot
     was_judged: bool
 
 
-class DeadLetters(list["OutboxRow"]):
+@dataclass(frozen=True, slots=True)
+class DeadLetters(Sequence[RowSnapshot]):
     """Some of a workflow's dead letters, oldest first. `more`: there are others after the last of these."""
 
+    rows: tuple[RowSnapshot, ...] = ()
     more: bool = False
+
+    @overload
+    def __getitem__(self, index: int) -> RowSnapshot: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RowSnapshot, ...]: ...
+    def __getitem__(self, index: int | slice) -> RowSnapshot | tuple[RowSnapshot, ...]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from durable.errors import (
     RowNotFound,
     WorkflowTerminal,
 )
+from durable.models import FailedAttempt
 from durable.operations import RedriveMode, discard, list_dead_letters, redrive
 from project.demo.telling import Say, StoryBroken, expect, wait_for
 from project.shop.models import Card, Order, OrderStatus, Outside, Payment, Product
@@ -102,7 +103,7 @@ class AtTheDesk:
         expect(f"the activity that {order} is stuck at", letter.activity, activity)
         errors = [
             attempt.error["message"].rstrip(".")
-            for attempt in letter.failed_attempts.order_by("number")
+            for attempt in FailedAttempt.objects.filter(outbox_row=letter.id).order_by("number")
             if attempt.error
         ]
         expect(f"errors kept of {order}", len(errors), letter.attempts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_terminating_settles_dead_letters_too(driver: Driver) -> None:
     """Specification B7."""
     workflow_id, letter = stranded(driver)
     terminate(workflow_id, reason="enough")
-    assert list_dead_letters(workflow_id) == []
+    assert not list_dead_letters(workflow_id)
     assert row(workflow_id).status == "cancelled"
     assert row(workflow_id).cause == letter.cause
 
@@ -124,7 +125,7 @@ def test_a_workflow_that_completes_settles_the_dead_letters_it_leaves_behind(dri
     workflow_id, _ = stranded(driver, cases.careful)
     driver.run()
     assert workflow(workflow_id).status == "completed"
-    assert list_dead_letters(workflow_id) == []
+    assert not list_dead_letters(workflow_id)
 
 
 def test_dead_letters_of_ended_workflows_are_settled_at_a_workers_start() -> None:
@@ -137,12 +138,10 @@ def test_dead_letters_of_ended_workflows_are_settled_at_a_workers_start() -> Non
 def test_a_long_list_comes_in_pieces_that_say_whether_there_is_more_and_reads_no_payload() -> None:
     owner = factories.WorkflowFactory(input='"heavy"', blocked_reason="heavy")
     at = factories.now()
-    rows = [
+    for number in range(1, 6):
         factories.OutboxRowFactory(
             workflow=owner, ordinal=number, status="dead", dead_lettered_at=at, last_heartbeat='"heavy"'
         )
-        for number in range(1, 6)
-    ]
     with CaptureQueriesContext(connection) as made:
         first = list_dead_letters(owner.pk, limit=2)
     assert (first.more, [row.ordinal for row in first]) == (True, [1, 2])
@@ -151,20 +150,14 @@ def test_a_long_list_comes_in_pieces_that_say_whether_there_is_more_and_reads_no
     rest = list_dead_letters(owner.pk, after=first[-1])
     assert (rest.more, [row.ordinal for row in rest]) == (False, [3, 4, 5])
     assert list_dead_letters(owner.pk, limit=5).more is False
-    assert rest[0].last_heartbeat == '"heavy"', "asked for, it is read"
-    for wrong in ({"limit": 0}, {"limit": 10_001}, {"limit": True}, {"after": owner_row(rows[0])}):
+    no_letter = replace(first[0], dead_lettered_at=None)
+    for wrong in ({"limit": 0}, {"limit": 10_001}, {"limit": True}, {"after": no_letter}):
         with pytest.raises(durable.OptionInvalid):
             list_dead_letters(owner.pk, **wrong)
 
 
-def owner_row(row: OutboxRow) -> OutboxRow:
-    """The row as one that is no dead letter."""
-    row.dead_lettered_at = None
-    return row
-
-
 def test_the_list_of_an_unknown_workflow_is_empty() -> None:
-    assert list_dead_letters(uuid.uuid4()) == []
+    assert not list_dead_letters(uuid.uuid4())
 
 
 def test_a_key_that_a_dead_letter_holds_is_reported_with_the_holders_id(driver: Driver) -> None:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from durable import WorkflowStatus, testing
+from durable.models import FailedAttempt
 from durable.operations import RedriveMode, discard, list_dead_letters, redrive, terminate
 from project.demo import business, telling
 from project.demo.dead_letters import AtTheDesk
@@ -63,7 +64,9 @@ def judged(shelves: list[Product]) -> Order:
 def test_a_payment_whose_provider_died_is_held_with_every_error_kept(held: Order) -> None:
     (letter,) = list_dead_letters(workflow_of(held))
     assert (letter.activity, letter.attempts, letter.failure_delivered) == ("shop.charge", 3, False)
-    errors = [attempt.error["message"] for attempt in letter.failed_attempts.order_by("number")]
+    errors = [
+        attempt.error["message"] for attempt in FailedAttempt.objects.filter(outbox_row=letter.id).order_by("number")
+    ]
     assert errors == ["Harbour Pay: no answer", "Harbour Pay: 502 Bad Gateway", "Harbour Pay: connection refused"]
     assert status_of(held) == OrderStatus.RESERVED
     assert not Payment.objects.exists()

@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, assert_type
 from uuid import UUID
 
 import durable
 from durable import CancelOutcome, Handle, KeyTaken, Retry, WorkflowStatus, activity, workflow
+from durable.errors import RedriveRefused
 from durable.kernel.authoring.definitions import (
     ActivityDefinition,
     AsyncActivityDefinition,
     BoundActivity,
     WorkflowDefinition,
 )
+from durable.operations import (
+    DeadLetterFilter,
+    DeadLetters,
+    Discarded,
+    RedriveMode,
+    Redriven,
+    RowSnapshot,
+    discard,
+    discard_many,
+    list_dead_letters,
+    redrive,
+    redrive_many,
+)
+from durable.outcomes import OutboxStatus
 
 
 class Receipt:
@@ -114,6 +129,34 @@ async def async_callers() -> None:
     assert_type(await handle.astatus(), WorkflowStatus)
     assert_type(await handle.acancel(), CancelOutcome)
     assert_type(await charge.aenqueue(1), Handle[Receipt])
+
+
+def operators(workflow_id: UUID) -> None:
+    letters = list_dead_letters(workflow_id)
+    assert_type(letters, DeadLetters)
+    assert_type(letters.more, bool)
+    assert_type(letters[-1], RowSnapshot)
+    assert_type(letters[:2], tuple[RowSnapshot, ...])
+    for letter in letters:
+        assert_type(letter.id, int)
+        assert_type(letter.workflow_id, UUID)
+        assert_type(letter.status, OutboxStatus)
+        assert_type(letter.failure_delivered, bool)
+        assert_type(letter.dead_lettered_at, datetime | None)
+        str(letter.input)  # type: ignore[attr-defined]
+        str(letter.failed_attempts)  # type: ignore[attr-defined]
+        letter.cause = ""  # type: ignore[misc]
+    assert_type(list_dead_letters(workflow_id, after=letters[-1]), DeadLetters)
+    assert_type(redrive(workflow_id, 1), Redriven)
+    assert_type(redrive(workflow_id, 1).row, RowSnapshot)
+    assert_type(redrive(workflow_id, 1).row.visible_after, datetime)
+    assert_type(discard(workflow_id, 1, reason="x").row, RowSnapshot)
+    assert_type(discard_many([(workflow_id, 1)], reason="x"), list[Discarded | RedriveRefused])
+    assert_type(redrive_many(letters), list[Redriven | RedriveRefused])
+    redrive_many([letters[0], (workflow_id, 2)])
+    redrive_many(DeadLetterFilter(activity="shop.charge"), mode=RedriveMode.FORCED, reason="x")
+    redrive_many([workflow_id])  # type: ignore[list-item]
+    discard(workflow_id, 1, reason="x", then="ignore")  # type: ignore[arg-type]
 
 
 def inside() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from django.contrib import messages
 from django.http import HttpRequest
@@ -18,7 +18,7 @@ from durable.admin.dead_letters.actions import Asked
 from durable.admin.words import refusals, wording
 from durable.errors import RedriveRefused, RowNotFound, RowUnreadable, StoreUnavailable
 from durable.models import DeadLetter
-from durable.outcomes import Discarded, Redriven
+from durable.outcomes import Discarded, OutboxStatus, Redriven
 
 if TYPE_CHECKING:
     from durable.admin.lists.room import Room
@@ -106,8 +106,8 @@ def _done(room: Room, asked: Asked, done: Sequence[RowOutcome]) -> SafeString:
             len(done),
         )
     parts = [text % count]
-    rows: list[Any] = [entry.outcome.row for entry in done if not isinstance(entry.outcome, RedriveRefused)]
-    paused = sum(1 for row in rows if row.paused and row.status == "pending")
+    rows = [entry.outcome.row for entry in done if not isinstance(entry.outcome, RedriveRefused)]
+    paused = sum(1 for row in rows if row.paused and row.status is OutboxStatus.PENDING)
     if paused and len(done) == 1:
         parts.append(_("Its workflow is paused; it runs when the workflow is resumed."))
     elif paused:

@@ -19,14 +19,22 @@ from durable.flow.looks.selecting import Place
 from durable.flow.transactions import transaction
 from durable.kernel.authoring.options import check_storable
 from durable.kernel.history.events import Event
-from durable.outcomes import DeadLetterFilter, DeadLetters, FailedActivity, Naming, Snapshot, WakesBy, WorkflowStatus
+from durable.outcomes import (
+    DeadLetterFilter,
+    DeadLetters,
+    FailedActivity,
+    Naming,
+    RowSnapshot,
+    Snapshot,
+    WakesBy,
+    WorkflowStatus,
+)
 from durable.store.operators import causes, reads, redrives
 from durable.store.operators import naming as names
 from durable.store.operators.reads import PendingRow, QueueState, Standing, UnreadMessage
 from durable.store.runs import history as histories
 
 if TYPE_CHECKING:
-    from durable.models import OutboxRow
     from durable.models.outbox import OutboxQuerySet
 
 __all__ = [
@@ -295,11 +303,11 @@ def _span(span: timedelta) -> str:
     return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"
 
 
-def dead_letters(workflow_id: uuid.UUID, *, limit: int = MOST_LISTED, after: OutboxRow | None = None) -> DeadLetters:
+def dead_letters(workflow_id: uuid.UUID, *, limit: int = MOST_LISTED, after: RowSnapshot | None = None) -> DeadLetters:
     """The dead letters of a workflow's current run, oldest first; `failure_delivered` says which are judged.
 
-    `MOST_LISTED` at most; `more` says whether there are others, which follow with the last row as `after`. Payloads
-    (`input`, `last_heartbeat`) are only read when they are accessed, one by one. Raises `OptionInvalid`.
+    `MOST_LISTED` at most; `more` says whether there are others, which follow with the last row as `after`. Reads no
+    payloads. Raises `OptionInvalid`.
     """
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MOST_LISTED:
         raise OptionInvalid("limit", limit, f"a whole number from 1 to {MOST_LISTED:,}")
@@ -309,9 +317,7 @@ def dead_letters(workflow_id: uuid.UUID, *, limit: int = MOST_LISTED, after: Out
             raise OptionInvalid("after", after, "a row of the list, which is a dead letter")
         behind = (after.dead_lettered_at, after.pk)
     letters = dead_letters_matching(DeadLetterFilter(workflow_id=workflow_id), limit=limit + 1, after=behind)
-    listed = DeadLetters(letters[:limit])
-    listed.more = len(letters) > limit
-    return listed
+    return DeadLetters(tuple(letters[:limit]), more=len(letters) > limit)
 
 
 def dead_letters_matching(
@@ -320,7 +326,7 @@ def dead_letters_matching(
     limit: int,
     after: tuple[datetime, int] | None = None,
     within: OutboxQuerySet | None = None,
-) -> list[OutboxRow]:
+) -> list[RowSnapshot]:
     """At most `limit` of the dead letters that match, oldest first, after a (dead-lettered at, id), among the rows
     `within`, or among all. Raises `OptionInvalid` for an invalid filter.
     """

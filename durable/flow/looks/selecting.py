@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from django.db import Error as DjangoDatabaseError
 from django.db import InterfaceError
@@ -19,13 +19,6 @@ from durable.errors import OptionInvalid, RedriveRefused, StoreUnavailable
 from durable.kernel.authoring.options import check_storable
 from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter
 from durable.store.operators import redrives
-
-if TYPE_CHECKING:
-    from durable.models import OutboxRow
-
-    RowsOrFilter = DeadLetterFilter | Iterable["OutboxRow | Place | tuple[uuid.UUID, int]"]
-else:
-    RowsOrFilter = object
 
 A = TypeVar("A")
 
@@ -42,6 +35,20 @@ class Place:
     workflow_id: uuid.UUID
     ordinal: int
     run: int | None
+
+
+class Placed(Protocol):
+    """What has the place of a dead letter: a `RowSnapshot`, a row of the models, a `Place`."""
+
+    @property
+    def workflow_id(self) -> uuid.UUID: ...
+    @property
+    def ordinal(self) -> int: ...
+    @property
+    def run(self) -> int | None: ...
+
+
+RowsOrFilter = DeadLetterFilter | Iterable[Placed | tuple[uuid.UUID, int]]
 
 
 def check(wanted: DeadLetterFilter) -> None:
@@ -125,7 +132,7 @@ def each(
     return outcomes
 
 
-def _place(row: OutboxRow | Place | tuple[uuid.UUID, int]) -> Place:
+def _place(row: Placed | tuple[uuid.UUID, int]) -> Place:
     if isinstance(row, tuple):
         workflow_id, ordinal = row
         return Place(workflow_id if isinstance(workflow_id, uuid.UUID) else uuid.UUID(str(workflow_id)), ordinal, None)

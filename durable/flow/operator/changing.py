@@ -72,7 +72,7 @@ class Change(ABC, Generic[A]):
         if self.request is not None:
             done = staff_actions.recorded(connection, self.audit_id)
             if done is not None:
-                raise AlreadyDone(self.workflow_id, self.ordinal, redrives.row(connection, done[0]).status)
+                raise AlreadyDone(self.workflow_id, self.ordinal, redrives.row(connection, done[0]).status.value)
         if workflow is None:
             raise RowNotFound(self.workflow_id, self.ordinal)
         facts = Facts(self.workflow_id, self.ordinal, self.run, workflow.status, workflow.run)

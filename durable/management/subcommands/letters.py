@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import sys
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
@@ -19,12 +20,16 @@ from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow.looks import look
 from durable.management.subcommands import hiding
 from durable.management.subcommands.answer import Answer, CommandExit, WrongUsage, printable, table, workflow_id
-from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter, Discarded, Naming, Redriven, RedrivePreview
-
-if TYPE_CHECKING:
-    import uuid
-
-    from durable.models import OutboxRow
+from durable.outcomes import (
+    OF_DEAD_LETTERS,
+    Cause,
+    DeadLetterFilter,
+    Discarded,
+    Naming,
+    Redriven,
+    RedrivePreview,
+    RowSnapshot,
+)
 
 Done = Redriven | Discarded
 
@@ -92,7 +97,7 @@ def wanted(options: Mapping[str, Any]) -> DeadLetterFilter:
     )
 
 
-def first_of(options: Mapping[str, Any], single: tuple[uuid.UUID, int] | None) -> list[OutboxRow]:
+def first_of(options: Mapping[str, Any], single: tuple[uuid.UUID, int] | None) -> list[RowSnapshot]:
     """The first of the selected dead letters, one more than are listed."""
     if single is None:
         return look.dead_letters_matching(wanted(options), limit=_NAMED + 1)
@@ -114,7 +119,7 @@ def actor(options: Mapping[str, Any]) -> Any:
         raise WrongUsage(f"--actor is {name!r}; there is no such user.") from None
 
 
-def plain_row(row: OutboxRow) -> dict[str, Any]:
+def plain_row(row: RowSnapshot) -> dict[str, Any]:
     """A dead letter as plain JSON."""
     return {
         "workflow": str(row.workflow_id),
@@ -135,19 +140,19 @@ def plain_row(row: OutboxRow) -> dict[str, Any]:
     }
 
 
-def plain_naming(row: OutboxRow, named: Mapping[int, Naming]) -> dict[str, Any]:
+def plain_naming(row: RowSnapshot, named: Mapping[int, Naming]) -> dict[str, Any]:
     """The business key and the error's first line, as plain JSON."""
     known = hiding.of_naming(named.get(row.pk, _NAMELESS))
     return {"key": known.key, "error": known.error}
 
 
-def naming_cells(row: OutboxRow, named: Mapping[int, Naming]) -> tuple[str, str]:
+def naming_cells(row: RowSnapshot, named: Mapping[int, Naming]) -> tuple[str, str]:
     """The same for a table."""
     known = hiding.of_naming(named.get(row.pk, _NAMELESS))
     return known.key or "-", known.error or "-"
 
 
-def _naming_after(row: OutboxRow) -> dict[int, Naming]:
+def _naming_after(row: RowSnapshot) -> dict[int, Naming]:
     """For a row that was changed: an error of this read must not hide the change."""
     try:
         return look.naming([row.pk])
@@ -196,7 +201,7 @@ def one_done(done: Done, done_word: str) -> Answer:
 
 
 def many_done(
-    meant: DeadLetterFilter, change: Callable[[Sequence[OutboxRow]], Sequence[Done | RedriveRefused]], done_word: str
+    meant: DeadLetterFilter, change: Callable[[Sequence[RowSnapshot]], Sequence[Done | RedriveRefused]], done_word: str
 ) -> Answer:
     """Changes what matches, and returns one outcome for each. Exits with 3 if the database was away for any."""
     rows = look.dead_letters_matching(meant, limit=MOST)
@@ -226,7 +231,7 @@ def many_done(
     return Answer(data, lines, CommandExit.REFUSED if refused else CommandExit.DONE)
 
 
-def _plain(row: OutboxRow, outcome: Done | RedriveRefused, done_word: str) -> dict[str, Any]:
+def _plain(row: RowSnapshot, outcome: Done | RedriveRefused, done_word: str) -> dict[str, Any]:
     place = {"workflow": str(row.workflow_id), "ordinal": row.ordinal, "activity": row.activity}
     if isinstance(outcome, RedriveRefused):
         return place | {"outcome": "refused", "code": outcome.code, "message": str(outcome)}
@@ -237,7 +242,7 @@ def _plain(row: OutboxRow, outcome: Done | RedriveRefused, done_word: str) -> di
     }
 
 
-def previewed(preview: RedrivePreview, done_word: str, rows: Sequence[OutboxRow]) -> Answer:
+def previewed(preview: RedrivePreview, done_word: str, rows: Sequence[RowSnapshot]) -> Answer:
     """The answer of a dry run. Exits as the run itself would. Names `rows`, the first of those that are meant."""
     named = look.naming([row.pk for row in rows])
     refused = sum(preview.refused.values())

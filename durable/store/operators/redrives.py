@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +15,7 @@ from django.db.models.functions import Cast
 from durable import clock
 from durable.models import OutboxRow
 from durable.models.outbox import OutboxQuerySet
-from durable.outcomes import DeadLetterFilter, OutboxStatus, WorkflowStatus
+from durable.outcomes import DeadLetterFilter, OutboxStatus, RowSnapshot, WorkflowStatus
 from durable.store.connections import sql
 
 
@@ -132,9 +132,17 @@ def discard(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int
     return Moved(rows[0][0], bool(rows[0][1])) if rows else None
 
 
-def row(connection: BaseDatabaseWrapper, row_id: int) -> OutboxRow:
-    """A row as operators get it; its options are parsed when they are accessed."""
-    return OutboxRow.objects.using(connection.alias).defer("options").get(id=row_id)
+_OF_A_SNAPSHOT = tuple(field.name for field in fields(RowSnapshot))
+"""No payloads, and no stored JSON: one row whose JSON is unreadable must not hide the others."""
+
+
+def _snapshot(columns: Mapping[str, Any]) -> RowSnapshot:
+    return RowSnapshot(**{**columns, "status": OutboxStatus(columns["status"])})
+
+
+def row(connection: BaseDatabaseWrapper, row_id: int) -> RowSnapshot:
+    """A row as operators get it."""
+    return _snapshot(OutboxRow.objects.using(connection.alias).values(*_OF_A_SNAPSHOT).get(id=row_id))
 
 
 _MEANT = sql.RowSet([("place", "int"), ("workflow_id", "uuid"), ("ordinal", "int"), ("run", "int")])
@@ -188,12 +196,6 @@ def facts(
     ]
 
 
-_HEAVY = (
-    *("input", "options", "last_heartbeat"),
-    *(f"workflow__{name}" for name in ("input", "result", "failure", "timers", "blocked_reason")),
-)
-
-
 def dead_letters(
     connection: BaseDatabaseWrapper,
     wanted: DeadLetterFilter,
@@ -201,15 +203,13 @@ def dead_letters(
     after: tuple[datetime, int] | None = None,
     limit: int,
     within: OutboxQuerySet | None = None,
-) -> list[OutboxRow]:
-    """One page of the dead letters that match, oldest first, after a (dead-lettered at, id); without payloads, and
-    without stored JSON: one row with unreadable JSON must not hide the others.
-    """
-    rows = matching(connection, wanted, within).select_related("workflow").defer(*_HEAVY)
+) -> list[RowSnapshot]:
+    """One page of the dead letters that match, oldest first, after a (dead-lettered at, id)."""
+    rows = matching(connection, wanted, within)
     if after is not None:
         at, row_id = after
         rows = rows.filter(Q(dead_lettered_at__gt=at) | Q(dead_lettered_at=at, id__gt=row_id))
-    return list(rows.order_by("dead_lettered_at", "id")[:limit])
+    return [_snapshot(columns) for columns in rows.order_by("dead_lettered_at", "id").values(*_OF_A_SNAPSHOT)[:limit]]
 
 
 def matching(
