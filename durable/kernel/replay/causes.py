@@ -20,10 +20,10 @@ def ordinals(error: BaseException, *, last_ordinal: int) -> tuple[int, ...]:
     even after `from None`: what was being handled led to it. Chains that lead back to themselves end. Numbers above
     `last_ordinal` belong to no activity of this run and are left out. No code of the errors runs.
     """
-    found: set[int] = set()
+    led_to_it: set[int] = set()
     for part in tracebacks.around(error):
         if is_a(part, ActivityError):
             ordinal = _attributes(part).get("ordinal")
             if type(ordinal) is int and 0 < ordinal <= last_ordinal:
-                found.add(ordinal)
-    return tuple(sorted(found))
+                led_to_it.add(ordinal)
+    return tuple(sorted(led_to_it))
