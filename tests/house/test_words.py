@@ -68,7 +68,8 @@ MAY_SAY_LEASE = {
     "tests/testing": "test_faults.py test_replay.py",
     "tests/themes": "driven.py",
     "tests/worker": (
-        "launching.py plant_settings.py test_acks_and_locks.py test_acks_and_rows.py test_acks_in_doubt.py "
+        "launching.py plant_settings.py test_acks.py test_acks_and_locks.py test_acks_and_rows.py "
+        "test_acks_in_doubt.py test_burst_and_leases.py "
         "test_burst_and_locks.py test_claims.py test_claims_beside_locks.py test_heard_processes.py "
         "test_late_claims.py test_machine_limits.py test_machine_signals.py test_parts.py test_processes.py "
         "test_reservations.py test_survival.py test_threads.py test_transactional.py"

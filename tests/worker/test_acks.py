@@ -185,6 +185,43 @@ def test_an_abandonment_that_fails_too_ends_the_renewal(store: Store, bench: Ben
     assert len(bench.ended) == 1
 
 
+def test_what_can_neither_be_acknowledged_nor_given_back_is_counted(store: Store, bench: Bench) -> None:
+    """Nobody has it until its lease expires, so a burst must not say that everything is done."""
+    store.fails = failing(1, IntegrityError)
+    store.give_back_fails = retryable()
+    bench.run(Completed(claim(), "1"))
+    assert bench.acks.left_to_leases == 1
+    store.give_back_fails = None
+    bench = Bench()
+    bench.run(GiveUp(claim(), Cause.TRANSPORT_DOWN, FAILURE, OSError()))
+    assert bench.acks.left_to_leases == 0
+
+
+def test_a_moment_without_memory_leaves_no_delivery_to_its_lease(store: Store, bench: Bench) -> None:
+    """Acknowledged or given back as soon as there is some, within five tries of either."""
+    give_up = GiveUp(claim(1), Cause.TRANSPORT_DOWN, FAILURE, MemoryError())
+    errors = iter([MemoryError()] * 4 + [None])
+    abandoned = store.abandon
+
+    def abandon_when_there_is_memory(claim: Claim, **how: Any) -> GiveBack:
+        store.give_back_fails = next(errors)
+        return abandoned(claim, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(abandon, "abandon", abandon_when_there_is_memory)
+        bench.run(give_up)
+    assert len(store.given_back) == 5
+    assert bench.time.waits == [100 * MS, 200 * MS, 400 * MS, 800 * MS]
+    assert bench.acks.left_to_leases == 0
+    assert bench.ended == [bench.ended[0]]
+
+    store.give_back_fails = MemoryError()
+    bench = Bench()
+    bench.run(give_up)
+    assert bench.acks.left_to_leases == 1
+    assert len(store.given_back) == 10
+
+
 def test_what_is_due_at_the_same_moment_shares_a_transaction(store: Store, bench: Bench) -> None:
     bench.run(*(Completed(claim(row), "1") for row in range(1, 101)))
     assert store.sizes() == [100]

@@ -26,6 +26,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.timeout(240)]
 
 MEGABYTE = 1_000_000
 FLOOD = 240
+HOARDED = 8
 LITTLE = 200 * 1024 * 1024
 """More than a worker needs for itself, and less than the flood."""
 
@@ -64,6 +65,24 @@ def test_a_flood_kills_no_worker_and_stops_no_other_workflow(plant: Plant, launc
     read = Event.objects.filter(workflow_id=flooded, type="signal_received").count()
     assert 5 < read < 12
     assert read + Message.objects.filter(workflow_id=flooded).count() == FLOOD
+
+
+def test_code_that_keeps_what_it_receives_blocks_alone(plant: Plant, launch: Launch, tmp_path: Path) -> None:
+    """A megabyte of brackets is twenty in memory. What the blocked code leaves behind is in cycles with its error:
+    until that was collected at once, no thread for anybody's handlers could start, and a neighbour died of it.
+    """
+    hoarder = plant.start(workflows.hoards, 1_000)
+    plant.burst()
+    other = plant.start(workflows.three, "a")
+    now = clock.host_now()
+    payload = json.dumps({"name": "news", "payload": f"[{','.join(['[]'] * (MEGABYTE // 3))}]"})
+    for _ in range(HOARDED):
+        Message.objects.create(
+            workflow_id=hoarder, run=1, kind="signal", payload=payload, visible_at=now, created_at=now
+        )
+    run(launch, tmp_path)
+    assert plant.look(other).status is WorkflowStatus.COMPLETED
+    assert Workflow.objects.get(id=hoarder).blocked_reason == "The workflow's code ran out of memory."
 
 
 def test_long_histories_are_replayed_within_little_memory(plant: Plant, launch: Launch, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from durable.errors import HistoryFull, PoisonTurn, WorkflowBlocked
+from durable.errors.showing import is_a
 from durable.flow.transactions import reporting
 from durable.flow.turns.keeping import is_full
 from durable.flow.turns.plan import Closing, Plan
@@ -17,6 +18,7 @@ from durable.kernel.history.room import Room
 from durable.kernel.payloads import wire
 from durable.kernel.replay.execution import Awaits, Execution
 from durable.kernel.texts.failure import type_name
+from durable.kernel.texts.tracebacks import around
 from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
 from durable.store.runs.inbox import DueMessage, Inbox
@@ -138,6 +140,7 @@ def block(plan: Plan, error: WorkflowBlocked) -> None:
     """Plans the block. What the same workflow did earlier in this turn stays planned."""
     plan.execution = None
     plan.blocked, plan.blocked_by = error.reason, type_name(type(error))
+    plan.out_of_memory = any(is_a(part, MemoryError) for part in around(error))
     if not plan.workflow.blocked_reason:
         data = {"reason": error.reason, "version": registry.version(), **error.data}
         plan.append(EventType.WORKFLOW_BLOCKED, failures.block(data, plan.workflow.id))

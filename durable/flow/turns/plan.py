@@ -64,6 +64,8 @@ class Plan:
     closing_at: datetime | None = None
     blocked: str = ""
     blocked_by: str = ""
+    out_of_memory: bool = False
+    """Whether it is blocked because its code found no memory: what it has left behind is collected at once."""
     poisoned: bool = False
     unknown: bool = False
     full: bool = False

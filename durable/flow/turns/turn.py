@@ -9,6 +9,7 @@ the commit was confirmed.
 
 from __future__ import annotations
 
+import gc
 import time
 import uuid
 from collections.abc import Sequence
@@ -239,6 +240,8 @@ def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
                 kept.append((execution, batch.used_at.get(owner, at)))
     batch.drop(cache)
     cache.put_all(kept, at=at)
+    if any(plan.out_of_memory for plan in plans):
+        gc.collect()  # its frames are part of cycles, and the next workflow's code would find no memory either
 
 
 def _turn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import threading
 import time
@@ -122,6 +123,7 @@ class Handlers:
             submit(delivery)
         except (RuntimeError, OSError, MemoryError) as full:
             log.exception("delivery_not_started", **of_claim(delivery.claim))
+            gc.collect()  # what other code has dropped may still fill the memory: errors and their frames are cycles
             self._finish(delivery, GiveUp(delivery.claim, Cause.TRANSPORT_DOWN, describe(full), full))
             with self._lock:
                 self._busy.discard(delivery)

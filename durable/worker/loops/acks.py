@@ -71,6 +71,7 @@ class Acks:
         self._counted_again = counted_again
         self._aside = Aside()
         self._left = 0
+        self._to_leases = 0
         self._timing = timing or HostTiming()
         self._condition = threading.Condition()
         self._fresh: deque[Pending] = deque()
@@ -103,6 +104,13 @@ class Acks:
         """How many outcomes are not written yet."""
         with self._condition:
             return len(self._fresh) + len(self._again) + self._busy + self._aside.count + self._left
+
+    @property
+    def left_to_leases(self) -> int:
+        """How many deliveries so far could neither be acknowledged nor given back: nobody has them until their leases
+        expire.
+        """
+        return self._to_leases
 
     @property
     def locked(self) -> int:
@@ -141,7 +149,7 @@ class Acks:
                 self.pulse.fail(words(bug), is_bug=True)
                 for item in batch:
                     with suppress(BaseException):
-                        self._ended(item.delivery, None)
+                        self._leave_to_lease(item)
             self.pulse.end()
             with self._condition:
                 self._busy = self._looking = 0
@@ -257,7 +265,6 @@ class Acks:
 
     def _give_back(self, item: Pending, verb: str, give_back: Callable[[Claim], GiveBack]) -> None:
         claim = item.delivery.claim
-        acknowledged = False
         try:
             hygiene.connect()
             with transaction.short_waits(NEXT_LOCK_WAIT):
@@ -268,19 +275,29 @@ class Acks:
             if meets_lock(error) and self._is_locked(item):
                 self._wait_for_lock(item)
                 return
+            if isinstance(error, MemoryError) and item.tries < len(ack_policy.WAITS_US):
+                # No database error, so the verb has not tried again; other code may have taken all memory for a moment.
+                self._later(item, self._timing.now() + ack_policy.WAITS_US[item.tries])
+                item.tries += 1
+                return
             acknowledge.forget(claim)
             # If the database is away, a traceback does not help, and each delivery logs the same.
             trace = None if isinstance(error, DatabaseFault) else for_log(error)
             log.error("give_back_failed", verb=verb, error=words(error), exc_info=trace, **of_claim(claim))
             hygiene.drop()
+            self._leave_to_lease(item)
+            return
+        acknowledged = answer is GiveBack.TOKEN_MISSING and self._was_made(claim)
+        if acknowledged:
+            log.info("acknowledgement_found", tries=item.tries, **of_claim(claim))
         else:
-            acknowledged = answer is GiveBack.TOKEN_MISSING and self._was_made(claim)
-            if acknowledged:
-                log.info("acknowledgement_found", tries=item.tries, **of_claim(claim))
-            else:
-                acknowledge.forget(claim)
-                log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))
+            acknowledge.forget(claim)
+            log.info("given_back", verb=verb, answer=answer.value, **of_claim(claim))
         self._ended(item.delivery, item.outcome if acknowledged else None)
+
+    def _leave_to_lease(self, item: Pending) -> None:
+        self._to_leases += 1
+        self._ended(item.delivery, None)
 
     def _was_made(self, claim: Claim) -> bool:
         """Whether an earlier try with unknown outcome was committed."""
@@ -340,7 +357,7 @@ class Acks:
                 case Patience.SPENT:
                     log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
                     acknowledge.forget(claim)
-                    self._ended(item.delivery, None)
+                    self._leave_to_lease(item)
         with self._condition:
             self._aside.put(still, now)
             self._busy = self._looking = 0

@@ -37,6 +37,7 @@ class Quiet(Enum):
     NOT_YET = "not yet"
     DONE = "done"
     LOCKED = "only what another session has locked"
+    LEASED = "only deliveries of this worker that it could neither acknowledge nor give back"
 
 
 class Burst:
@@ -84,7 +85,13 @@ class Burst:
             self._housekeeping.reconcile()
             self._reconciled = True
             return Quiet.NOT_YET
-        return self._beside_locks(is_due=False) if self._acks.locked else Quiet.DONE
+        return self._beside_locks(is_due=False) if self._acks.locked else self._done()
+
+    def _done(self) -> Quiet:
+        if left := self._acks.left_to_leases:
+            log.error("burst_left_leases", deliveries=left)
+            return Quiet.LEASED
+        return Quiet.DONE
 
     def _at_work(self) -> bool:
         return self._claims.in_claim or self._leases.in_flight > 0 or self._acks.at_work

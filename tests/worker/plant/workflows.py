@@ -112,3 +112,9 @@ async def talk(label: str) -> str:
 async def waits() -> None:
     """For a signal."""
     await durable.wait_for_signal("go")
+
+
+@workflow(name="plant.hoards")
+async def hoards(many: int) -> int:
+    """Keeps what it has received."""
+    return len([await durable.wait_for_signal("news") for _ in range(many)])
