@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 from durable.errors import (
     ActivityError,
     AlreadyRegistered,
@@ -43,7 +45,6 @@ from durable.errors import (
 )
 from durable.kernel.authoring.activity_context import activity_info
 from durable.kernel.authoring.context import logger, now, random, rng, sleep, uuid4, wait_for_signal
-from durable.kernel.authoring.definitions import activity, workflow
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.payloads.secrets import Secret
 from durable.outcomes import CancelAnswer, CancelOutcome, WorkflowStatus

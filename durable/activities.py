@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 from durable import logbook
 from durable.conf import settings
+from durable.decorators.activities import activity
 from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow.audit import auditing
 from durable.flow.looks import look
@@ -17,7 +18,6 @@ from durable.flow.looks.selecting import Place
 from durable.flow.operator.discard import discard_many
 from durable.flow.operator.redrive import redrive_many
 from durable.kernel.authoring.activity_context import activity_info
-from durable.kernel.authoring.definitions import activity
 from durable.kernel.authoring.retry import Retry
 from durable.logs import get_logger
 from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, Then, Through

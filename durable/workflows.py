@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from durable.activities import QUEUE, BulkJob, BulkProgress, change_some_dead_letters
+from durable.decorators.workflows import workflow
 from durable.kernel.authoring import context
-from durable.kernel.authoring.definitions import workflow
 
 
 @workflow(queue=QUEUE)

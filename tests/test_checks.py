@@ -16,7 +16,7 @@ from django.db import connections
 
 from durable import checks, workflow
 from durable.apps import label_for
-from durable.kernel.authoring.definitions import activity
+from durable.decorators.activities import activity
 from durable.kernel.authoring.registry import registry
 from durable.kernel.loop import asyncio_private
 from tests.settings import VENDOR

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, overload
 
 from asgiref.sync import sync_to_async
 
@@ -33,13 +33,14 @@ from durable.outcomes import KeyHeld, Started
 
 R = TypeVar("R")
 Options = TypeVar("Options", StartOptions, ActivityOptions)
-Outcome = Handle[Any] | KeyTaken
+Startable: TypeAlias = WorkflowDefinition[Any, R] | ActivityDefinition[Any, R]
+Outcome: TypeAlias = Handle[R] | KeyTaken
 
 
 def start(
     definition: WorkflowDefinition[Any, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: StartOptions
 ) -> Handle[R]:
-    """Begin a workflow. See `WorkflowDefinition.start`."""
+    """Begin a workflow. See `WorkflowType.start`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.start(...)", f"{shown}.astart(...)")
     for name in RESERVED_NAMES & kwargs.keys():
@@ -48,7 +49,7 @@ def start(
     workflow_id = ids.new()
     payload = _payload(definition, args, own, kwargs, workflow_id)
     new = _new_workflow(definition, workflow_id, payload, options, options.key)
-    return _only(_outcomes(definition, starting.start([new]), options))
+    return _handle(_outcomes(definition, starting.start([new]), options)[0])
 
 
 async def astart(
@@ -59,32 +60,45 @@ async def astart(
     return await sync_to_async(start, thread_sensitive=True)(definition, args, kwargs, options)
 
 
+@overload
+def start_many(
+    definition: WorkflowDefinition[Any, R], calls: Iterable[tuple[Any, ...]], options: StartOptions, *, keys: None
+) -> list[Handle[R]]: ...
+@overload
+def start_many(
+    definition: WorkflowDefinition[Any, R],
+    calls: Iterable[tuple[Any, ...]],
+    options: StartOptions,
+    *,
+    keys: Sequence[str | None],
+) -> list[Outcome[R]]: ...
 def start_many(
     definition: WorkflowDefinition[Any, R],
     calls: Iterable[tuple[Any, ...]],
     options: StartOptions,
     *,
     keys: Sequence[str | None] | None,
-) -> list[Outcome]:
-    """Begin one workflow for each call. See `WorkflowDefinition.start_many`."""
+) -> list[Handle[R]] | list[Outcome[R]]:
+    """Begin one workflow for each call. See `WorkflowType.start_many`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.start_many(...)", f"sync_to_async({shown}.start_many)(...)")
     payloads, held = _many(definition, calls, options, keys)
     new = [_new_workflow(definition, *made, options, key) for made, key in zip(payloads, held, strict=True)]
-    return _outcomes(definition, starting.start(new), options) if new else []
+    outcomes = _outcomes(definition, starting.start(new), options) if new else []
+    return [_handle(outcome) for outcome in outcomes] if keys is None else outcomes
 
 
 def enqueue(
     definition: ActivityDefinition[Any, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: ActivityOptions
 ) -> Handle[R]:
-    """Enqueue a single activity. See `ActivityDefinition.enqueue`."""
+    """Enqueue a single activity. See `Activity.enqueue`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.enqueue(...)", f"{shown}.aenqueue(...)")
     own, options = _divided(kwargs, options, ENQUEUE_NAMES)
     workflow_id = ids.new()
     payload = _payload(definition, args, own, kwargs, workflow_id)
     new = _new_activity(definition, workflow_id, payload, options, options.key)
-    return _only(_outcomes(definition, enqueueing.enqueue([new]), options))
+    return _handle(_outcomes(definition, enqueueing.enqueue([new]), options)[0])
 
 
 async def aenqueue(
@@ -95,19 +109,32 @@ async def aenqueue(
     return await sync_to_async(enqueue, thread_sensitive=True)(definition, args, kwargs, options)
 
 
+@overload
+def enqueue_many(
+    definition: ActivityDefinition[Any, R], calls: Iterable[tuple[Any, ...]], options: ActivityOptions, *, keys: None
+) -> list[Handle[R]]: ...
+@overload
+def enqueue_many(
+    definition: ActivityDefinition[Any, R],
+    calls: Iterable[tuple[Any, ...]],
+    options: ActivityOptions,
+    *,
+    keys: Sequence[str | None],
+) -> list[Outcome[R]]: ...
 def enqueue_many(
     definition: ActivityDefinition[Any, R],
     calls: Iterable[tuple[Any, ...]],
     options: ActivityOptions,
     *,
     keys: Sequence[str | None] | None,
-) -> list[Outcome]:
-    """Enqueue one activity for each call. See `ActivityDefinition.enqueue_many`."""
+) -> list[Handle[R]] | list[Outcome[R]]:
+    """Enqueue one activity for each call. See `Activity.enqueue_many`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.enqueue_many(...)", f"sync_to_async({shown}.enqueue_many)(...)")
     payloads, held = _many(definition, calls, options, keys)
     new = [_new_activity(definition, *made, options, key) for made, key in zip(payloads, held, strict=True)]
-    return _outcomes(definition, enqueueing.enqueue(new), options) if new else []
+    outcomes = _outcomes(definition, enqueueing.enqueue(new), options) if new else []
+    return [_handle(outcome) for outcome in outcomes] if keys is None else outcomes
 
 
 # --- what is checked -----------------------------------------------------------------------------------------------
@@ -226,9 +253,9 @@ def _new_activity(
 
 
 def _outcomes(
-    definition: Definition, answers: Sequence[Started | KeyHeld], options: StartOptions | ActivityOptions
-) -> list[Outcome]:
-    outcomes: list[Outcome] = []
+    definition: Startable[R], answers: Sequence[Started | KeyHeld], options: StartOptions | ActivityOptions
+) -> list[Outcome[R]]:
+    outcomes: list[Outcome[R]] = []
     for answer in answers:
         if isinstance(answer, Started):
             outcomes.append(Handle(answer.workflow_id, hint=definition.result_hint))
@@ -239,8 +266,7 @@ def _outcomes(
     return outcomes
 
 
-def _only(outcomes: list[Outcome]) -> Handle[Any]:
-    outcome = outcomes[0]
+def _handle(outcome: Outcome[R]) -> Handle[R]:
     if isinstance(outcome, KeyTaken):
         raise outcome
     return outcome

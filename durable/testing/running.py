@@ -10,8 +10,9 @@ from typing import Any, TypeAlias, TypeVar
 from durable import clock
 from durable.client.handle import Handle
 from durable.conf import settings
+from durable.decorators.activities import Activity, BoundActivity
+from durable.decorators.workflows import BoundWorkflow, WorkflowType
 from durable.flow.looks import look
-from durable.kernel.authoring.definitions import ActivityDefinition, BoundActivity, BoundWorkflow, WorkflowDefinition
 from durable.outcomes import OutboxStatus, Snapshot, WorkflowStatus
 from durable.testing import control, waiting
 from durable.testing.errors import NeverEnds
@@ -19,9 +20,7 @@ from durable.testing.inline import Inline, Tally
 
 R = TypeVar("R")
 
-Startable: TypeAlias = (
-    WorkflowDefinition[Any, R] | BoundWorkflow[Any, R] | ActivityDefinition[Any, R] | BoundActivity[Any, R]
-)
+Startable: TypeAlias = WorkflowType[Any, R] | BoundWorkflow[Any, R] | Activity[Any, R] | BoundActivity[Any, R]
 Signal: TypeAlias = tuple[timedelta, str] | tuple[timedelta, str, Any]
 Step: TypeAlias = tuple[timedelta, Callable[[Handle[Any]], object]]
 
@@ -125,9 +124,9 @@ def _started(target: Startable[R] | Handle[R], args: tuple[Any, ...], kwargs: di
         if args or kwargs:
             raise TypeError("A workflow that was started already takes no arguments; pass the handle alone.")
         return target
-    if isinstance(target, WorkflowDefinition | BoundWorkflow):
+    if isinstance(target, WorkflowType | BoundWorkflow):
         return target.start(*args, **kwargs)
-    if isinstance(target, ActivityDefinition | BoundActivity):
+    if isinstance(target, Activity | BoundActivity):
         return target.enqueue(*args, **kwargs)
     raise TypeError(f"{target!r} is no workflow, no activity and no handle: there is nothing to run.")
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import durable
 from durable import Retry
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 from durable.errors import ActivityError
-from durable.kernel.authoring.definitions import activity, workflow
 from tests.ledger.models import Entry
 
 SOON = Retry(max_attempts=2, first=timedelta(seconds=1), jitter=0.0)

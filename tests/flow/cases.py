@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 import durable
-from durable.kernel.authoring.definitions import activity, workflow
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 
 
 @activity(name="cases.step")

@@ -12,11 +12,12 @@ import pytest
 from django.db import connection
 
 import durable
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow.caller import signal
 from durable.flow.operator import terminate, unblock
 from durable.flow.turns import poison
-from durable.kernel.authoring.definitions import activity, workflow
 from durable.kernel.authoring.registry import registry
 from durable.models import Event, Message, Workflow
 from durable.outcomes import WorkflowState

@@ -18,12 +18,12 @@ from django.db import connection, transaction
 
 import durable
 from durable import signals
+from durable.decorators.workflows import workflow
 from durable.errors import ActivityError
 from durable.flow.caller import signal
 from durable.flow.delivery import abandon
 from durable.flow.operator import pause, redrive, resume, terminate
 from durable.flow.turns import deciding, feeding
-from durable.kernel.authoring.definitions import workflow
 from durable.models import Event, Message, OutboxRow
 from durable.outcomes import Cause, Failure, RedriveMode, TurnReport
 from durable.store.runs import inbox

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import durable
+from durable.decorators.workflows import workflow
 from durable.errors import MailboxFull
 from durable.flow.caller import cancel, signal
 from durable.flow.operator import terminate, unblock
-from durable.kernel.authoring.definitions import workflow
 from durable.kernel.history.room import FULL, Room
 from durable.models import Message, Workflow
 from tests.conftest import FrozenClock

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 import durable
+from durable.decorators.workflows import workflow
 from durable.flow.caller import signal
 from durable.flow.operator import unblock
 from durable.flow.turns import poison
-from durable.kernel.authoring.definitions import workflow
 from durable.models import Workflow
 from tests.flow import cases
 from tests.flow.driver import Driver, history

@@ -10,11 +10,11 @@ import pytest
 from django.db import OperationalError, connection
 
 import durable
+from durable.decorators.workflows import workflow
 from durable.flow.transactions import transaction as own
 from durable.flow.turns import turn
 from durable.flow.turns.room import Room
 from durable.flow.turns.staged_claims import StagedClaims
-from durable.kernel.authoring.definitions import workflow
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import Claim, TurnReport
 from tests.flow import cases

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import durable
+from durable.decorators.workflows import workflow
 from durable.errors import SignalUnreadable
 from durable.flow.caller import signal
-from durable.kernel.authoring.definitions import workflow
 from durable.models import Event
 from tests.flow import driver as rows_of
 from tests.flow.driver import Driver, history

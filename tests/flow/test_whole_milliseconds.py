@@ -12,9 +12,9 @@ import pytest
 
 import durable
 from durable.conf import settings
+from durable.decorators.workflows import workflow as workflow_type
 from durable.flow.caller import cancel, signal, start
 from durable.flow.operator import pause, resume, terminate
-from durable.kernel.authoring.definitions import workflow as workflow_type
 from durable.kernel.codec import encode_call
 from durable.models import Event, Workflow
 from tests.flow import cases

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
+from durable.decorators.activities import Activity
+from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.codec import Codec, JsonCodec
 from durable.kernel.history.commands import (
     CancelActivity,
@@ -45,9 +46,9 @@ def _number(value: int) -> int:
     return value
 
 
-echo: Any = ActivityDefinition(_echo, name="tests.echo")
-other: Any = ActivityDefinition(_other, name="tests.other")
-number: Any = ActivityDefinition(_number, name="tests.number")
+echo: Any = Activity(_echo, name="tests.echo")
+other: Any = Activity(_other, name="tests.other")
+number: Any = Activity(_number, name="tests.number")
 
 
 def still() -> float:

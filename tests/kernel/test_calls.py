@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from durable.decorators.activities import activity
 from durable.errors import (
     ArgumentsMismatch,
     InsideWorkflow,
@@ -19,7 +20,6 @@ from durable.errors import (
     PayloadTooLarge,
 )
 from durable.kernel.authoring import context
-from durable.kernel.authoring.definitions import activity
 from durable.kernel.authoring.options import ActivityOptions
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments, encode_call

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import durable.kernel.authoring.context as durable
+from durable.decorators.activities import Activity
 from durable.errors import InsideWorkflow, OutsideWorkflow
-from durable.kernel.authoring.definitions import ActivityDefinition
 from durable.kernel.history.events import Event, EventType
 from tests.kernel.harness import EPOCH, begun, done, echo, play, replayed, signal
 
@@ -120,7 +120,7 @@ def test_activity_written_async_is_called_durably_all_the_same() -> None:
     async def handler(value: int) -> str:
         return str(value)
 
-    remote: ActivityDefinition[Any, Any] = ActivityDefinition(handler, name="tests.remote")
+    remote: Activity[Any, Any] = Activity(handler, name="tests.remote")
 
     async def flow() -> Any:
         return await remote.execute(1)

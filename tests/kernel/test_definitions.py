@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 from durable.errors import (
     ArgumentsMismatch,
     ConfigurationError,
 )
-from durable.kernel.authoring.definitions import activity, workflow
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments
 from durable.kernel.payloads.birthplace import NOWHERE

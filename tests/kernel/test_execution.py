@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import durable.kernel.authoring.context as durable
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 from durable.errors import WorkflowBlocked
-from durable.kernel.authoring.definitions import activity, workflow
 from durable.kernel.authoring.registry import registry
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.history.commands import CancelActivity, CompleteWorkflow, ScheduleActivity

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import durable.kernel.authoring.context as durable
+from durable.decorators.activities import Activity
 from durable.errors import ActivityError, NonDeterminism, StackExhausted, WorkflowBlocked
-from durable.kernel.authoring.definitions import ActivityDefinition
 from durable.kernel.history.events import Event, EventType
 from tests.kernel.harness import (
     EPOCH,
@@ -38,7 +38,7 @@ def _price(value: int) -> Decimal:
     return Decimal(value)
 
 
-price: Any = ActivityDefinition(_price, name="tests.price")
+price: Any = Activity(_price, name="tests.price")
 
 
 # --- input ----------------------------------------------------------------------------------------------------------

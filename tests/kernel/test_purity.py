@@ -27,8 +27,8 @@ from django.contrib.contenttypes.models import ContentType
 from django.db.models import Manager, Model, QuerySet
 from django.utils import timezone
 
+from durable.decorators.activities import activity
 from durable.kernel.authoring import purity
-from durable.kernel.authoring.definitions import activity
 
 findings: Any = purity.findings
 get_model = registered.get_model

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 from durable.errors import (
     AlreadyRegistered,
     NotRegistered,
 )
-from durable.kernel.authoring.definitions import activity, workflow
 from durable.kernel.authoring.registry import label_of_module
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")

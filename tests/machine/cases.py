@@ -13,8 +13,9 @@ from typing import Any
 
 import durable
 from durable import Retry
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 from durable.errors import ActivityError
-from durable.kernel.authoring.definitions import activity, workflow
 
 TWICE = Retry(max_attempts=2)
 

@@ -12,9 +12,10 @@ from django.test import Client
 from django.urls import reverse
 
 from durable import testing
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 from durable.errors import WorkflowFailed
 from durable.flow.looks import look
-from durable.kernel.authoring.definitions import activity, workflow
 from durable.kernel.authoring.retry import Retry
 from durable.models import Event, OutboxRow, Workflow
 from durable.outcomes import FailedActivity

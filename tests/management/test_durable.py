@@ -19,6 +19,7 @@ from django.db import OperationalError
 import durable
 from durable import clock
 from durable.conf import settings
+from durable.decorators.workflows import WorkflowType
 from durable.flow.looks import look
 from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import decode_arguments
@@ -68,6 +69,7 @@ def shop() -> Iterator[dict[str, Any]]:
 def started(**options: Any) -> Workflow:
     """A workflow as `start` leaves it."""
     definition = registry.workflow("shop.checkout")
+    assert isinstance(definition, WorkflowType)
     return Workflow.objects.get(pk=definition.options(**options).start(42).id)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from durable.decorators.activities import activity
+from durable.decorators.workflows import workflow
 from durable.errors import ActivityError
-from durable.kernel.authoring.definitions import activity, workflow
 
 
 @activity(name="operated.told", on_dead_letter="deliver")

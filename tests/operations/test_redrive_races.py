@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 import durable
+from durable.decorators.workflows import workflow
 from durable.errors import HistoryRecordsOutcome, NotDeadLettered, WorkflowTerminal
 from durable.flow.caller import signal
 from durable.flow.delivery import abandon
 from durable.flow.upkeep import reconcile
-from durable.kernel.authoring.definitions import workflow
 from durable.models import Event, Message, OutboxRow, StaffAction, Workflow, WorkItem
 from durable.operations import RedriveMode, Redriven, discard, pause, redrive, terminate
 from durable.outcomes import Cause, Claim

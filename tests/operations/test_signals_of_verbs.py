@@ -14,12 +14,12 @@ from django.test import TestCase
 
 import durable.testing
 from durable import operations, signals
+from durable.decorators.workflows import workflow
 from durable.errors import RedriveRefused
 from durable.flow.caller import cancel, start
 from durable.flow.operator import terminate
 from durable.flow.transactions import transaction as own
 from durable.flow.turns import poison
-from durable.kernel.authoring.definitions import workflow
 from durable.kernel.authoring.registry import registry
 from tests.flow import cases
 from tests.flow.driver import Driver

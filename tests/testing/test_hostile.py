@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from durable import WorkflowStatus, testing
-from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.decorators.workflows import WorkflowType
+from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
 from durable.kernel.authoring.registry import registry
 from tests import hostile
 from tests.worker.plant import fighters
@@ -22,15 +23,15 @@ FIGHTS = (fighters.fight, fighters.fight_async, fighters.fight_transactional, fi
 def fighting() -> Iterator[None]:
     with registry.isolated():
         for definition in vars(fighters).values():
-            if definition.__class__.__name__.endswith("ActivityDefinition"):
+            if isinstance(definition, ActivityDefinition):
                 registry.add_activity(definition)
-            elif definition.__class__.__name__ == "WorkflowDefinition":
+            elif isinstance(definition, WorkflowDefinition):
                 registry.add_workflow(definition)
         yield
 
 
 def begun(definition: Any, kind: str) -> Any:
-    return (definition.start if isinstance(definition, WorkflowDefinition) else definition.enqueue)(kind)
+    return (definition.start if isinstance(definition, WorkflowType) else definition.enqueue)(kind)
 
 
 @pytest.mark.parametrize(

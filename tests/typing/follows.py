@@ -11,13 +11,11 @@ from uuid import UUID
 
 import durable
 from durable import CancelOutcome, Handle, KeyTaken, Retry, WorkflowStatus, activity, workflow
+from durable.client import find, start
+from durable.decorators.activities import Activity, AsyncActivity, BoundActivity
+from durable.decorators.workflows import WorkflowType
 from durable.errors import RedriveRefused
-from durable.kernel.authoring.definitions import (
-    ActivityDefinition,
-    AsyncActivityDefinition,
-    BoundActivity,
-    WorkflowDefinition,
-)
+from durable.kernel.authoring.options import ActivityOptions, StartOptions
 from durable.operations import (
     DeadLetterFilter,
     DeadLetters,
@@ -85,9 +83,9 @@ def not_async() -> int:
 
 
 def definitions() -> None:
-    assert_type(charge, ActivityDefinition[[int, Decimal], Receipt])  # type: ignore[assert-type]
-    assert_type(other, WorkflowDefinition[[], int])
-    asynchronous: AsyncActivityDefinition[..., str] = greet
+    assert_type(charge, Activity[[int, Decimal], Receipt])  # type: ignore[assert-type]
+    assert_type(other, WorkflowType[[], int])
+    asynchronous: AsyncActivity[..., str] = greet
     bound: BoundActivity[..., Receipt] = charge.options(priority=1)
     assert_type(charge(1), Receipt)
     called: Coroutine[Any, Any, str] = greet("a")
@@ -129,6 +127,19 @@ async def async_callers() -> None:
     assert_type(await handle.astatus(), WorkflowStatus)
     assert_type(await handle.acancel(), CancelOutcome)
     assert_type(await charge.aenqueue(1), Handle[Receipt])
+
+
+def between() -> None:
+    """What the verbs call: without Any, so that what they return is known, and a wrong argument is found."""
+    none = StartOptions()
+    assert_type(start.start(checkout, (1,), {}, none), Handle[str])
+    assert_type(start.start_many(checkout, [(1,)], none, keys=None), list[Handle[str]])
+    assert_type(start.start_many(checkout, [(1,)], none, keys=["a"]), list[Handle[str] | KeyTaken])
+    assert_type(start.enqueue(charge, (1,), {}, ActivityOptions()), Handle[Receipt])
+    assert_type(start.enqueue_many(charge, [(1,)], ActivityOptions(), keys=None), list[Handle[Receipt]])
+    assert_type(find.get_by_key(checkout, "k"), Handle[str])
+    start.start(charge, (1,), {}, none)  # type: ignore[arg-type]
+    start.enqueue(charge, (1,), {}, none)  # type: ignore[arg-type]
 
 
 def operators(workflow_id: UUID) -> None:

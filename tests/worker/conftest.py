@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from durable.conf import settings as configured
+from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
 from durable.kernel.authoring.options import resolve
 from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import encode_arguments
@@ -109,9 +110,9 @@ def plant(transactional_db: None, settings: Any) -> Iterator[Plant]:
     with registry.isolated():
         for module in (activities, workflows, fighters):
             for definition in vars(module).values():
-                if definition.__class__.__name__.endswith("ActivityDefinition"):
+                if isinstance(definition, ActivityDefinition):
                     registry.add_activity(definition)
-                elif definition.__class__.__name__ == "WorkflowDefinition":
+                elif isinstance(definition, WorkflowDefinition):
                     registry.add_workflow(definition)
         yield Plant()
 

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection, connections
 from django.db.backends.signals import connection_created
 
+from durable.kernel.authoring.definitions import ActivityDefinition
 from durable.kernel.authoring.registry import registry
 from durable.outcomes import WorkflowStatus
 from durable.worker.handlers import pool as pools
@@ -39,7 +40,7 @@ def told(plant: Plant, settings: Any) -> Iterator[list[Any]]:
     """What the handlers have said. There is one slot, so that each comes after the other, on the same thread."""
     settings.DURABLE = {**settings.DURABLE, "CONCURRENCY": 1}
     for definition in vars(sessions).values():
-        if definition.__class__.__name__.endswith("ActivityDefinition"):
+        if isinstance(definition, ActivityDefinition):
             registry.add_activity(definition)
     sessions.SAID.clear()
     yield sessions.SAID

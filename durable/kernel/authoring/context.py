@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from durable.errors import KeyInvalid, OutsideWorkflow
+from durable.kernel.authoring.definitions import ActivityDefinition
 from durable.kernel.limits import MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.loop import lines
 from durable.kernel.loop.asyncio_private import get_running_loop
@@ -20,7 +21,6 @@ from durable.kernel.loop.event_loop import RUNNING, WorkflowLoop
 from durable.kernel.loop.futures import WorkflowFuture
 
 if TYPE_CHECKING:
-    from durable.kernel.authoring.definitions import ActivityDefinition
     from durable.kernel.replay.execution import Execution
 
 T = TypeVar("T")

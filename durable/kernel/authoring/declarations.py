@@ -20,13 +20,26 @@ from durable.kernel.authoring.options import (
 )
 from durable.kernel.limits import MAX_QUEUE_LENGTH
 
+_DEFAULTS: dict[str, dict[str, Any]] = {
+    "workflow": {"name": None, "queue": "default", "timeout": None},
+    "activity": {
+        "name": None,
+        "retry": None,
+        "start_to_close": None,
+        "queue": "default",
+        "on_dead_letter": None,
+        "on_exhausted": "fail",
+        "transactional": False,
+    },
+}
 _BY_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
-def chosen(kind: str, fn: Any, options: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+def chosen(kind: str, fn: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The options of a decorator with their defaults. Raises `ConfigurationError` for one that does not exist."""
     if fn is not None:
         check_function(kind, fn)
+    defaults = _DEFAULTS[kind]
     for name in options:
         if name not in defaults:
             raise ConfigurationError(f"@{kind} has no option {name!r}. It has {', '.join(sorted(defaults))}.")

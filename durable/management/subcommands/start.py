@@ -8,10 +8,12 @@ from typing import Any
 from django.core.management.base import CommandParser
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable.client import start
 from durable.errors import ArgumentsMismatch, NotRegistered
 from durable.flow.audit import auditing
 from durable.flow.transactions import transaction
 from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
+from durable.kernel.authoring.options import ActivityOptions, StartOptions
 from durable.kernel.authoring.registry import registry
 from durable.management.subcommands.answer import Answer, Subcommand, WrongUsage, read_json
 from durable.outcomes import StaffVerb
@@ -41,9 +43,9 @@ def _run(options: dict[str, Any]) -> Answer:
 
     def begin(connection: BaseDatabaseWrapper) -> str:
         if isinstance(definition, WorkflowDefinition):
-            handle = definition.options(key=options["key"]).start(*args, **kwargs)
+            handle = start.start(definition, args, kwargs, StartOptions(key=options["key"]))
         else:
-            handle = definition.options(key=options["key"]).enqueue(*args, **kwargs)
+            handle = start.enqueue(definition, args, kwargs, ActivityOptions(key=options["key"]))
         auditing.record(connection, auditing.audit(StaffVerb.START, handle.id, actor=options["actor"] or None))
         return str(handle.id)
 

@@ -1,0 +1,154 @@
+"""`@workflow`, and the workflow types that it makes: what callers do with one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+
+from durable.errors import KeyTaken
+from durable.kernel.authoring import declarations
+from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.authoring.options import OnConflict, StartOptions
+from durable.kernel.authoring.registry import registry
+
+if TYPE_CHECKING:
+    from durable.client.handle import Handle
+
+# The client is imported where it is called: it needs Django's models, and this has to be importable before they are
+# loaded.
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class WorkflowType(WorkflowDefinition[P, R]):
+    """A registered workflow type. `.start(...)` begins one."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
+        """The coroutine of the function, which only the engine's own loop can run. Callers use `.start(...)`."""
+        return cast("Coroutine[Any, Any, R]", self.fn(*args, **kwargs))
+
+    def start(self, *args: Any, **kwargs: Any) -> Handle[R]:
+        """Starts a workflow in the caller's transaction; it does not run before the commit. Returns its handle.
+
+        `key`, `timeout`, `start_at`, `on_conflict`, `queue` and `priority` are the engine's; a parameter of that name
+        is passed by position. Raises `ArgumentsMismatch`, `PayloadError`, `KeyInvalid`, `OptionInvalid`, and
+        `KeyTaken` with the id of the live holder (with `on_conflict="existing"`, returns the holder's handle instead).
+        """
+        from durable.client import start
+
+        return start.start(self, args, kwargs, StartOptions())
+
+    async def astart(self, *args: Any, **kwargs: Any) -> Handle[R]:
+        """`start` for async callers."""
+        from durable.client import start
+
+        return await start.astart(self, args, kwargs, StartOptions())
+
+    @overload
+    def start_many(self, calls: Iterable[tuple[Any, ...]]) -> list[Handle[R]]: ...
+    @overload
+    def start_many(
+        self, calls: Iterable[tuple[Any, ...]], *, keys: Sequence[str | None]
+    ) -> list[Handle[R] | KeyTaken]: ...
+    def start_many(
+        self, calls: Iterable[tuple[Any, ...]], *, keys: Sequence[str | None] | None = None
+    ) -> list[Handle[R]] | list[Handle[R] | KeyTaken]:
+        """Begin one for each tuple of positional arguments; all or none are checked before anything is written.
+
+        With `keys` (one for each): a taken key gives a `KeyTaken` in its place, and stops no other.
+        """
+        from durable.client import start
+
+        return start.start_many(self, calls, StartOptions(), keys=keys)
+
+    def get(self, key: str) -> Handle[R]:
+        """The live workflow of this type that holds the business key, else the latest that did. `WorkflowNotFound`."""
+        from durable.client import find
+
+        return find.get_by_key(self, key)
+
+    async def aget(self, key: str) -> Handle[R]:
+        """`get` for async callers."""
+        from durable.client import find
+
+        return await find.aget_by_key(self, key)
+
+    def options(
+        self,
+        *,
+        key: str | None = None,
+        timeout: timedelta | None = None,
+        start_at: datetime | None = None,
+        on_conflict: OnConflict | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+    ) -> BoundWorkflow[P, R]:
+        """This workflow type with other options."""
+        chosen = {name: value for name, value in locals().items() if name != "self"}
+        return BoundWorkflow(self, StartOptions(**chosen))
+
+
+class BoundWorkflow(Generic[P, R]):
+    """A workflow type with options of this start. Its methods take the function's own parameters, exactly typed."""
+
+    def __init__(self, definition: WorkflowType[P, R], options: StartOptions) -> None:
+        self.definition = definition
+        self.chosen = options
+
+    def start(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """As `WorkflowType.start`, with these options."""
+        from durable.client import start
+
+        return start.start(self.definition, args, kwargs, self.chosen)
+
+    async def astart(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+        """`start` for async callers."""
+        from durable.client import start
+
+        return await start.astart(self.definition, args, kwargs, self.chosen)
+
+    @overload
+    def start_many(self, calls: Iterable[tuple[Any, ...]]) -> list[Handle[R]]: ...
+    @overload
+    def start_many(
+        self, calls: Iterable[tuple[Any, ...]], *, keys: Sequence[str | None]
+    ) -> list[Handle[R] | KeyTaken]: ...
+    def start_many(
+        self, calls: Iterable[tuple[Any, ...]], *, keys: Sequence[str | None] | None = None
+    ) -> list[Handle[R]] | list[Handle[R] | KeyTaken]:
+        """As `WorkflowType.start_many`, with these options."""
+        from durable.client import start
+
+        return start.start_many(self.definition, calls, self.chosen, keys=keys)
+
+
+# --- the decorator -------------------------------------------------------------------------------------------------
+
+
+class _TakesWorkflow(Protocol):
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, R]], /) -> WorkflowType[P, R]: ...
+
+
+@overload
+def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> WorkflowType[P, R]: ...
+@overload
+def workflow(
+    *, name: str | None = None, queue: str = "default", timeout: timedelta | None = None
+) -> _TakesWorkflow: ...
+def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
+    """Makes an `async def` function a workflow type: `@workflow`, or `@workflow(...)` with options.
+
+    `name` (else `app_label.function`); `queue`; `timeout`, the time in which each must have ended (else none). Raises
+    `ConfigurationError`, `AlreadyRegistered`.
+    """
+    chosen = declarations.chosen("workflow", fn, options)
+
+    def register(function: Callable[..., Any]) -> WorkflowType[..., Any]:
+        declarations.check_workflow(function, chosen)
+        definition: WorkflowType[..., Any] = WorkflowType(function, **chosen)
+        registry.add_workflow(definition)
+        return definition
+
+    return register if fn is None else register(fn)
