@@ -33,6 +33,7 @@
     ├── SignalUnreadable               raised in workflow code: a signal is not of the type asked for
     ├── WorkflowBlocked                the code cannot go on behind this history
     │   ├── NonDeterminism
+    │   ├── NewerEngine                a newer version of durable wrote what this one does not know
     │   ├── HistoryFull                the history is as long as it may become
     │   └── StackExhausted
     ├── PoisonTurn                     a turn used more CPU time than it may
@@ -94,6 +95,7 @@ from durable.errors.workflows import (
     ActivityError,
     HistoryFull,
     MailboxFull,
+    NewerEngine,
     NonDeterminism,
     PoisonTurn,
     ResultError,
@@ -125,6 +127,7 @@ __all__ = [
     "KeyInvalid",
     "KeyTaken",
     "MailboxFull",
+    "NewerEngine",
     "NobodyListens",
     "NonDeterminism",
     "NotDeadLettered",

@@ -145,6 +145,13 @@ class NonDeterminism(WorkflowBlocked):
         )
 
 
+class NewerEngine(WorkflowBlocked):
+    """An event or a message was written by a newer version of durable, which this one does not know.
+
+    Update this process. Workers put such a workflow off, and block it after `UNKNOWN_HANDLER_FOR`.
+    """
+
+
 class HistoryFull(WorkflowBlocked):
     """The history has reached its limit. Raise the limits, or cancel the workflow: there is always room for that."""
 

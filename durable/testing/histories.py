@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from durable.client.handle import Handle
+from durable.errors import NewerEngine
 from durable.flow.looks import look
 from durable.kernel.history.events import Event, EventType
+from durable.kernel.history.known import beyond_event
 from durable.kernel.payloads.unwritable import a
 from durable.testing.errors import NotReplayable
 
@@ -71,7 +73,9 @@ def read(source: Source) -> History:
             origin=origin,
             exported=dict(data),
         )
-    except (KeyError, TypeError, ValueError) as error:
+    except NewerEngine as error:
+        raise NotReplayable(f"{origin} cannot be replayed here: {error.reason} Update durable.") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise NotReplayable(f"{origin} is no exported history ({type(error).__name__}: {error}).") from error
     if not known:
         raise NotReplayable(f"{origin} has the format {data['format']!r}; this version reads {FORMAT}.")
@@ -125,6 +129,8 @@ def _exported(event: Event) -> dict[str, Any]:
 
 
 def _event(data: Mapping[str, Any]) -> Event:
+    if beyond := beyond_event(data["type"], data["data"]):
+        raise NewerEngine(f"Event {data['seq']} has {beyond}, which this version of durable does not know.")
     return Event(
         seq=data["seq"],
         type=EventType(data["type"]),

@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from durable.admin.words.wording import name, number, shortened
 from durable.kernel.history.events import EventType
-from durable.kernel.replay.matching import UNREADABLE
+from durable.kernel.history.known import UNREADABLE
 
 _LONGEST = 400
 _CAUSES_NAMED = 10

@@ -13,6 +13,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow.transactions import reporting
 from durable.kernel.history.events import Event, EventType, MessageKind
+from durable.kernel.history.known import beyond_message
 from durable.outcomes import WorkflowStatus
 from durable.store.deliveries import outbox, together, work_items
 from durable.store.runs import messages
@@ -62,7 +63,11 @@ def consume_messages(
 
 
 def _said(kind: str, head: str) -> dict[str, Any]:
-    """A signal's name, or a request's reason. A damaged message must not keep its workflow from ending."""
+    """A signal's name, or a request's reason. A damaged message must not keep its workflow from ending, and of a kind
+    that is not known here nothing is quoted: a payload may be in it.
+    """
+    if beyond_message(kind):
+        return {}
     try:
         if kind == MessageKind.SIGNAL and (begins := _NAME.match(head)):
             return {"name": _decode(head, begins.end())[0]}

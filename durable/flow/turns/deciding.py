@@ -25,7 +25,7 @@ from durable.kernel.history.events import EventType, MessageKind
 from durable.kernel.texts.failure import interrupts
 from durable.outbound import holding
 from durable.store.runs import inbox
-from durable.store.runs.inbox import DueMessage, Inbox
+from durable.store.runs.inbox import DueMessage, Inbox, NewerMessage
 from durable.store.runs.workflows import LockedWorkflow
 
 UNKNOWN_TYPE_WAITS: Final = timedelta(seconds=5)
@@ -40,14 +40,14 @@ def decide(
     were read. Lines and signals are kept with the plan.
     """
     plans: dict[uuid.UUID, Plan] = {}
-    unknown: list[LockedWorkflow] = []
+    not_for_us: list[LockedWorkflow] = []
     for owner in (candidate for candidate in candidates if candidate in read.workflows):
         workflow = read.workflows[owner]
         due = read.inboxes.get(owner, _NOTHING)
         if not is_turnable(workflow):
             continue
         if owner in batch.unknown:
-            unknown.append(workflow)
+            not_for_us.append(workflow)
             continue
         if batch.seen.get(owner) != workflow.last_seq or (plans and time.perf_counter() > until):
             continue
@@ -55,11 +55,13 @@ def decide(
             continue
         with holding() as said:
             plans[owner] = _decide(Plan(workflow, read.at, batch.terms, said=said), due, batch, announce, until)
-    for workflow in unknown:
+    for workflow in not_for_us:
         due = read.inboxes.get(workflow.id, _NOTHING)
-        begun, timer = batch.started[workflow.id].recorded_at, read.asleep.get(workflow.id)
+        unknown, started = batch.unknown[workflow.id], batch.started.get(workflow.id)
+        begun = unknown.since if started is None else max(unknown.since, started.recorded_at)
         with holding() as said:
-            plans[workflow.id] = _judge_unknown(Plan(workflow, read.at, said=said), due.messages, begun, timer)
+            plan = Plan(workflow, read.at, said=said)
+            plans[workflow.id] = _judge_unknown(plan, due, unknown.error, begun, read.asleep.get(workflow.id))
     return plans
 
 
@@ -117,15 +119,18 @@ def _decide(plan: Plan, due: Inbox, batch: Batch, announce: Announcements, until
     return plan
 
 
-def _judge_unknown(plan: Plan, due: Sequence[DueMessage], begun: datetime, timer: datetime | None) -> Plan:
-    """No code of this type is known here: wait for a deploy that brings it, then show it to staff.
+def _judge_unknown(plan: Plan, due: Inbox, error: WorkflowBlocked, begun: datetime, timer: datetime | None) -> Plan:
+    """Code of this type, or what a newer engine has written, is not known here: wait for a deploy that brings it, or
+    for a worker that has it, then show it to staff.
 
-    The wait counts from its first message or timer, not from the last look, and not before its start.
+    The wait counts from its first message or timer, not from the last look, and not before its start, nor before what
+    is not known was written.
     """
-    since = max(begun, min([message.created_at for message in due], default=timer or plan.at))
+    waiting: list[DueMessage | NewerMessage] = [*due.messages, *due.newer]
+    since = max(begun, min([message.created_at for message in waiting], default=timer or plan.at))
     if plan.at - since >= settings.unknown_handler_for:
-        feeding.block(plan, WorkflowBlocked(f"No workflow named {plan.workflow.type!r} is registered."))
+        feeding.block(plan, error)
     else:
-        plan.later = {message.id: max(message.due, plan.at + UNKNOWN_TYPE_WAITS) for message in due}
+        plan.later = {message.id: max(message.due, plan.at + UNKNOWN_TYPE_WAITS) for message in waiting}
         plan.unknown = True
     return plan

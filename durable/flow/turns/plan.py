@@ -20,9 +20,9 @@ from durable.kernel.history.commands import (
     ScheduleActivity,
 )
 from durable.kernel.history.events import Event, EventType
+from durable.kernel.history.known import UNREADABLE
 from durable.kernel.history.room import HISTORY_FULL
 from durable.kernel.replay.execution import Execution
-from durable.kernel.replay.matching import UNREADABLE
 from durable.outbound import Departure
 from durable.outcomes import Failure, WorkflowStatus
 from durable.store.deliveries.staging import NewRow

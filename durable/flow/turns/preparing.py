@@ -11,7 +11,7 @@ from datetime import datetime
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import HistoryFull, NotRegistered, PoisonTurn, WorkflowBlocked
+from durable.errors import HistoryFull, NewerEngine, NotRegistered, PoisonTurn, WorkflowBlocked
 from durable.flow.turns.choosing import Choice
 from durable.kernel.authoring.options import Terms
 from durable.kernel.authoring.registry import registry
@@ -46,6 +46,16 @@ _COLD_BYTES = 16 * 1024 * 1024
 """Histories that are read at once are no longer than this together; one that is longer is read alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Why a workflow is not for this process, but for one with newer code or a newer engine, and since when that is
+    recorded.
+    """
+
+    error: WorkflowBlocked
+    since: datetime
+
+
 @dataclass(slots=True)
 class Batch:
     """The working set of one call. Executions in here belong to it until the commit."""
@@ -54,7 +64,7 @@ class Batch:
     verdicts: dict[uuid.UUID, WorkflowBlocked] = field(default_factory=dict)
     started: dict[uuid.UUID, Event] = field(default_factory=dict)
     seen: dict[uuid.UUID, int] = field(default_factory=dict)
-    unknown: set[uuid.UUID] = field(default_factory=set)
+    unknown: dict[uuid.UUID, Unknown] = field(default_factory=dict)
     overran: list[uuid.UUID] = field(default_factory=list)
     ran: set[uuid.UUID] = field(default_factory=set)
     """Those whose code has run on what is due: in memory only as far as that is written."""
@@ -142,11 +152,15 @@ def _warm(cache: Cache, workflow: LockedWorkflow) -> Execution | None:
 def _replay_all(
     connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow], batch: Batch, announce: Announcements
 ) -> None:
-    histories, unreadable = history.read_runs(connection, [workflow.id for workflow in cold])
+    histories = history.read_runs(connection, [workflow.id for workflow in cold])
     announce.reads(None)
     for workflow in cold:
-        events = histories.get(workflow.id, [])
-        problem = unreadable.get(workflow.id)
+        newer = histories.newer.get(workflow.id)
+        if newer is not None:
+            batch.unknown[workflow.id] = Unknown(NewerEngine(newer.words), newer.recorded_at)
+            continue
+        events = histories.events.get(workflow.id, [])
+        problem = histories.unreadable.get(workflow.id)
         if problem is None and (not events or events[-1].seq < workflow.last_seq):
             problem = f"it ends at event {events[-1].seq if events else 0}, not at {workflow.last_seq}"
         if problem is None:
@@ -173,7 +187,8 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
     try:
         definition = registry.workflow(workflow.type)
     except NotRegistered:
-        batch.unknown.add(workflow.id)
+        error = WorkflowBlocked(f"No workflow named {workflow.type!r} is registered.")
+        batch.unknown[workflow.id] = Unknown(error, events[0].recorded_at)
         return
     execution = Execution.begin(
         definition,

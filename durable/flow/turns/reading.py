@@ -10,9 +10,9 @@ from datetime import datetime
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import WorkflowBlocked
+from durable.errors import NewerEngine
 from durable.flow.turns.keeping import is_full
-from durable.flow.turns.preparing import Announcements, Batch, is_turnable
+from durable.flow.turns.preparing import Announcements, Batch, Unknown, is_turnable
 from durable.store.runs import inbox, workflows
 from durable.store.runs.inbox import Inbox
 from durable.store.runs.workflows import LockedWorkflow, Turnable
@@ -40,7 +40,7 @@ def read(connection: BaseDatabaseWrapper, turnable: Turnable, batch: Batch, anno
 def _due(
     connection: BaseDatabaseWrapper, locked: Iterable[LockedWorkflow], batch: Batch, announce: Announcements
 ) -> dict[uuid.UUID, Inbox]:
-    """What is due for those that may turn, within the budget of a batch; and for which of them it cannot be read.
+    """What is due for those that may turn, within the budget of a batch; and which of them only a newer engine turns.
 
     The note gets the workflow with the longest payloads before any long one is read. One statement, and one more if
     there are long ones.
@@ -59,8 +59,9 @@ def _due(
     if selection.heaviest is not None:
         announce.reads(None)
     for owner, waiting in inboxes.items():
-        if waiting.problem:
-            batch.verdicts.setdefault(owner, WorkflowBlocked(f"What waits for it cannot be used: {waiting.problem}."))
+        if waiting.newer:
+            since = min(message.created_at for message in waiting.newer)
+            batch.unknown.setdefault(owner, Unknown(NewerEngine(waiting.newer[0].words), since))
     return inboxes
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from durable.errors import AlreadyRegistered, NotRegistered
+from durable.kernel.history.known import KNOWN
 
 if TYPE_CHECKING:
     from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
@@ -127,13 +128,14 @@ class Registry:
         return self._activities.clashes() + self._workflows.clashes()
 
     def version(self) -> str:
-        """A digest of the code of all registered functions and of the modules that they are in.
+        """A digest of the code of all registered functions and of the modules that they are in, and of what the engine
+        knows of histories.
 
         The same code has the same version in every process of one Python version; other code has another version.
         """
         if self._version is None:
             known = [*self.activities(), *self.workflows()]
-            hashed = hashlib.blake2b(digest_size=8)
+            hashed = hashlib.blake2b(KNOWN.encode(), digest_size=8)
             spaces = {definition.fn.__module__: definition.fn.__globals__ for definition in known}
             for module, space in sorted(spaces.items()):
                 for code in _codes_of_module(module, space):

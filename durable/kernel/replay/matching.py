@@ -15,6 +15,7 @@ from durable.kernel.history.commands import (
     RecordUnreadable,
 )
 from durable.kernel.history.events import Event, EventType
+from durable.kernel.history.known import UNREADABLE
 from durable.kernel.loop.futures import ActivityFuture
 
 Asked = ActivityFuture | CancelActivity | RecordUnreadable | Ending
@@ -29,8 +30,6 @@ _ENDINGS: dict[type, EventType] = {
 _SCHEDULED = EventType.ACTIVITY_SCHEDULED
 _CANCELLED = EventType.ACTIVITY_CANCELLED
 _MARKER = EventType.MARKER_RECORDED
-UNREADABLE = "unreadable"
-"""The kind of marker for a signal that does not match the type asked for."""
 
 
 def match(asked: Sequence[Asked], records: Sequence[Event], *, after: int) -> tuple[list[Event], int]:

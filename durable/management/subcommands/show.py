@@ -10,6 +10,7 @@ from django.core.management.base import CommandParser
 
 from durable.client import hidden
 from durable.conf import settings
+from durable.errors import NewerEngine
 from durable.flow.looks import look
 from durable.flow.operator.record_view import record_view
 from durable.kernel.history.events import Event
@@ -54,9 +55,7 @@ def _run(options: dict[str, Any]) -> Answer:
     pending = look.pending(snapshot.id)
     unread = look.unread(snapshot.id, limit=_MOST_UNREAD + 1, characters=_MOST_CHARACTERS)
     cause = look.cause_of_failure(snapshot.id)
-    events, more = look.history_within(
-        snapshot.id, after=options["after"], limit=options["limit"], characters=_MOST_CHARACTERS
-    )
+    events, more, problem = _history(snapshot, options)
     data = plain(snapshot) | {
         "result": _result(snapshot),
         "failure": plain_failure(snapshot.failure),
@@ -66,6 +65,7 @@ def _run(options: dict[str, Any]) -> Answer:
         "unread": [_plain_unread(message) for message in unread[:_MOST_UNREAD]],
         "history": [_plain_event(event, snapshot) for event in events],
         "history_goes_on_after": events[-1].seq if more else None,
+        "history_problem": problem,
     }
     lines = [
         *_header(snapshot, cause),
@@ -73,11 +73,22 @@ def _run(options: dict[str, Any]) -> Answer:
         *_pending_lines(pending),
         *_unread_lines(unread),
         "",
-        *_history_lines(events, snapshot),
+        *([problem] if problem else _history_lines(events, snapshot)),
     ]
     if more:
         lines.append(f"… and more: --after {events[-1].seq}")
     return Answer(data, lines)
+
+
+def _history(snapshot: Snapshot, options: dict[str, Any]) -> tuple[list[Event], bool, str]:
+    """A page of the history, whether it goes on, and why it cannot be shown; empty if it can."""
+    try:
+        events, more = look.history_within(
+            snapshot.id, after=options["after"], limit=options["limit"], characters=_MOST_CHARACTERS
+        )
+    except NewerEngine as error:
+        return [], False, f"The history cannot be shown here: {error} Use the version that the workers run."
+    return events, more, ""
 
 
 def _result(snapshot: Snapshot) -> Any:

@@ -7,11 +7,15 @@ import json
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from typing import cast
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable.errors import NewerEngine
 from durable.kernel.history.events import Event, EventType
+from durable.kernel.history.known import beyond_event
 from durable.kernel.payloads import wire
 from durable.models.fields import moment_from_database
 from durable.store.connections import new_rows, sql
@@ -65,14 +69,29 @@ def appending(
 _COLUMNS = "e.workflow_id, e.seq, e.type, e.ordinal, e.data, {recorded_at}"
 
 
-def read_runs(
-    connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]
-) -> tuple[dict[uuid.UUID, list[Event]], dict[uuid.UUID, str]]:
-    """The events of the current run of each workflow, in order. One statement.
+@dataclass(frozen=True, slots=True)
+class NewerEvent:
+    """An event that only a newer engine knows: which one, in words, and when it was recorded."""
 
-    A history with an unreadable event (edited by hand, or written by a newer version of the engine) is in the second
-    result, with the reason: it must not keep the others from being read.
+    words: str
+    recorded_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Histories:
+    """What was read of several workflows, by id; each workflow is in one of these.
+
+    `unreadable`: why an event cannot be read (edited by hand, say). `newer`: the latest event of a newer engine.
+    Neither keeps the others from being read.
     """
+
+    events: dict[uuid.UUID, list[Event]]
+    unreadable: dict[uuid.UUID, str]
+    newer: dict[uuid.UUID, NewerEvent]
+
+
+def read_runs(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> Histories:
+    """The events of the current run of each workflow, in order. One statement."""
     condition, params = sql.among(connection, "w.id", workflow_ids)
     columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
     rows = sql.each(
@@ -84,13 +103,17 @@ def read_runs(
     )
     histories: dict[uuid.UUID, list[Event]] = defaultdict(list)
     unreadable: dict[uuid.UUID, str] = {}
+    newer: dict[uuid.UUID, NewerEvent] = {}
     for row in rows:
         owner = sql.as_uuid(row[0])
         try:
             histories[owner].append(_event(row))
+        except NewerEngine as error:
+            newer[owner] = NewerEvent(error.reason, _moment(row[5]))
         except ValueError as error:
             unreadable.setdefault(owner, f"event {row[1]} cannot be read: {error}")
-    return {owner: events for owner, events in histories.items() if owner not in unreadable}, unreadable
+    whole = {owner: events for owner, events in histories.items() if owner not in unreadable and owner not in newer}
+    return Histories(whole, unreadable, {owner: event for owner, event in newer.items() if owner not in unreadable})
 
 
 def sizes(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> Bytes:
@@ -106,7 +129,7 @@ def sizes(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) ->
 
 
 def read(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, after: int = 0, limit: int = 100) -> list[Event]:
-    """One page of a history: at most `limit` events after `after`, in order."""
+    """One page of a history: at most `limit` events after `after`, in order. Raises `NewerEngine`."""
     columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
     rows = sql.fetch(
         connection,
@@ -136,18 +159,25 @@ def fitting(
 
 def _event(row: tuple[object, ...]) -> Event:
     _, seq, kind, ordinal, data, recorded_at = row
-    moment = moment_from_database(recorded_at)
-    assert moment is not None
     loaded = json.loads(cast(str, data))
     if not isinstance(loaded, dict):
         raise ValueError(f"its data is no JSON object, but {loaded!r:.100}")  # noqa: TRY004 - of the row's content
+    beyond = beyond_event(cast(str, kind), loaded)
+    if beyond:
+        raise NewerEngine(f"Event {seq} has {beyond}, which this version of durable does not know.")
     return Event(
         seq=cast(int, seq),
         type=EventType(cast(str, kind)),
         data=loaded,
-        recorded_at=moment,
+        recorded_at=_moment(recorded_at),
         ordinal=cast("int | None", ordinal),
     )
+
+
+def _moment(value: object) -> datetime:
+    moment = moment_from_database(value)
+    assert moment is not None
+    return moment
 
 
 _OUTCOMES = ("activity_completed", "activity_failed", "activity_cancelled")

@@ -16,6 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.kernel.history.events import MessageKind
+from durable.kernel.history.known import beyond_message
 from durable.models.fields import moment_from_database
 from durable.store.connections import sql
 
@@ -49,22 +50,32 @@ class DueMessage:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class NewerMessage:
+    """A message that only a newer engine can read; `words` say what is not known of it."""
+
+    id: int
+    words: str
+    due: datetime
+    created_at: datetime
+
+
 @dataclass(slots=True)
 class Inbox:
     """What is read for one workflow, in the order (due, id), including a start even before it is due.
 
-    `more`: there are more due messages, for which there was no room. `problem`: why one of them cannot be read (edited
-    by hand, or written by a newer version of the engine).
+    `more`: there are more due messages, for which there was no room. `newer`: those of a kind that only a newer engine
+    knows, whose payloads are not read; all others have to wait with them.
     """
 
     messages: list[DueMessage] = field(default_factory=list)
     more: bool = False
-    problem: str = ""
+    newer: list[NewerMessage] = field(default_factory=list)
 
     @property
     def waits(self) -> bool:
         """Whether something is due, but none of it is read this time."""
-        return self.more and not self.messages
+        return self.more and not self.messages and not self.newer
 
 
 class _Head(NamedTuple):
@@ -106,7 +117,7 @@ def look(
     selection = _choose(_heads(connection, owners, unbegun, full))
     heavy: dict[uuid.UUID, int] = {}
     for head in selection.chosen:
-        if head.payload is None:
+        if head.payload is None and not beyond_message(head.kind):
             heavy[head.owner] = heavy.get(head.owner, 0) + head.size
     selection.heaviest = max(heavy, key=lambda owner: heavy[owner], default=None)
     return selection
@@ -116,7 +127,7 @@ def read(connection: BaseDatabaseWrapper, selection: Selection) -> dict[uuid.UUI
     """Reads the chosen payloads. One statement if any of them is long, else none. If no lock is held, and one of them
     was consumed since the look, nothing of its workflow is read.
     """
-    ids = [head.id for head in selection.chosen if head.payload is None]
+    ids = [head.id for head in selection.chosen if head.payload is None and not beyond_message(head.kind)]
     payloads: dict[int, str] = {}
     gone: set[uuid.UUID] = set()
     if ids:
@@ -124,25 +135,27 @@ def read(connection: BaseDatabaseWrapper, selection: Selection) -> dict[uuid.UUI
         payloads = dict(sql.fetch(connection, f"SELECT id, payload FROM durable_message WHERE {condition}", params))
     for head in sorted(selection.chosen, key=lambda head: (head.due, head.id)):
         inbox = selection.inboxes[head.owner]
+        beyond = beyond_message(head.kind)
+        if beyond:
+            words = f"Message {head.id} has {beyond}, which this version of durable does not know."
+            inbox.newer.append(NewerMessage(head.id, words, head.due, head.created_at))
+            continue
         payload = payloads.get(head.id) if head.payload is None else head.payload
         if payload is None:
             gone.add(head.owner)
             continue
-        try:
-            inbox.messages.append(
-                DueMessage(
-                    id=head.id,
-                    workflow_id=head.owner,
-                    run=head.run,
-                    kind=MessageKind(head.kind),
-                    ordinal=head.ordinal,
-                    payload=payload,
-                    due=head.due,
-                    created_at=head.created_at,
-                )
+        inbox.messages.append(
+            DueMessage(
+                id=head.id,
+                workflow_id=head.owner,
+                run=head.run,
+                kind=MessageKind(head.kind),
+                ordinal=head.ordinal,
+                payload=payload,
+                due=head.due,
+                created_at=head.created_at,
             )
-        except ValueError as error:
-            inbox.problem = inbox.problem or f"message {head.id} can not be read: {error}"
+        )
     return selection.inboxes | {owner: Inbox(more=True) for owner in gone}
 
 
