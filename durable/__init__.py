@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 from durable.decorators.activities import activity
 from durable.decorators.workflows import workflow
 from durable.errors import (
+    CODE_ERRORS,
     ActivityError,
     AlreadyRegistered,
     ArgumentsMismatch,
+    CodeRaised,
     ConfigurationError,
     DurableError,
     EncryptionKeyUnknown,
@@ -57,11 +59,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "CODE_ERRORS",
     "ActivityError",
     "AlreadyRegistered",
     "ArgumentsMismatch",
     "CancelAnswer",
     "CancelOutcome",
+    "CodeRaised",
     "ConfigurationError",
     "DurableError",
     "EncryptionKeyUnknown",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
-from durable.errors import KeyTaken
+from durable.errors import CODE_ERRORS, KeyTaken
 from durable.kernel.authoring import declarations
 from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.authoring.options import OnConflict, StartOptions
@@ -135,13 +135,18 @@ class _TakesWorkflow(Protocol):
 def workflow(fn: Callable[P, Coroutine[Any, Any, R]], /) -> WorkflowType[P, R]: ...
 @overload
 def workflow(
-    *, name: str | None = None, queue: str = "default", timeout: timedelta | None = None
+    *,
+    name: str | None = None,
+    queue: str = "default",
+    timeout: timedelta | None = None,
+    blocks_on: tuple[type[BaseException], ...] = CODE_ERRORS,
 ) -> _TakesWorkflow: ...
 def workflow(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
     """Makes an `async def` function a workflow type: `@workflow`, or `@workflow(...)` with options.
 
-    `name` (else `app_label.function`); `queue`; `timeout`, the time in which each must have ended (else none). Raises
-    `ConfigurationError`, `AlreadyRegistered`.
+    `name` (else `app_label.function`); `queue`; `timeout`, the time in which each must have ended (else none);
+    `blocks_on`, the errors that are bugs in its code: one that leaves the function blocks the workflow until its code
+    is repaired, and all others fail it. Raises `ConfigurationError`, `AlreadyRegistered`.
     """
     chosen = declarations.chosen("workflow", fn, options)
 

@@ -34,6 +34,7 @@
     ├── WorkflowBlocked                the code cannot go on behind this history
     │   ├── NonDeterminism
     │   ├── NewerEngine                a newer version of durable wrote what this one does not know
+    │   ├── CodeRaised                 the code has a bug: it raised one of its `blocks_on`
     │   ├── HistoryFull                the history is as long as it may become
     │   └── StackExhausted
     ├── PoisonTurn                     a turn used more CPU time than it may
@@ -56,6 +57,7 @@ Each class takes the values it is about and builds its own sentence; the values 
 
 from __future__ import annotations
 
+from durable.errors.bugs import CODE_ERRORS
 from durable.errors.refusals import (
     AlreadyDone,
     AlreadyJudged,
@@ -93,6 +95,7 @@ from durable.errors.usage import (
 )
 from durable.errors.workflows import (
     ActivityError,
+    CodeRaised,
     HistoryFull,
     MailboxFull,
     NewerEngine,
@@ -112,11 +115,13 @@ from durable.errors.workflows import (
 )
 
 __all__ = [
+    "CODE_ERRORS",
     "ActivityError",
     "AlreadyDone",
     "AlreadyJudged",
     "AlreadyRegistered",
     "ArgumentsMismatch",
+    "CodeRaised",
     "ConfigurationError",
     "DurableError",
     "EncryptionKeyUnknown",
@@ -164,4 +169,5 @@ __all__ = [
 
 # Stored failures, retry policies and tracebacks name errors by where people import them from.
 for _name in __all__:
-    globals()[_name].__module__ = __name__
+    if isinstance(globals()[_name], type):
+        globals()[_name].__module__ = __name__

@@ -152,6 +152,21 @@ class NewerEngine(WorkflowBlocked):
     """
 
 
+class CodeRaised(WorkflowBlocked):
+    """The workflow's code raised an error that counts as a bug in it (`blocks_on`). Deploy a repaired version.
+
+    `type`, `message` and `traceback` are those of the error, as text; `error` is the error itself.
+    """
+
+    def __init__(self, failure: Any, error: BaseException) -> None:
+        self.type: str = failure.type
+        self.message: str = failure.message
+        self.traceback: str = failure.traceback
+        self.error = error
+        said = f"{self.type}: {self.message}" if self.message else self.type
+        super().__init__(f"The workflow's code raised {said}", {"error_type": self.type, "traceback": self.traceback})
+
+
 class HistoryFull(WorkflowBlocked):
     """The history has reached its limit. Raise the limits, or cancel the workflow: there is always room for that."""
 

@@ -18,7 +18,7 @@ from durable.kernel.payloads.birthplace import Birthplace
 from durable.outcomes import Failure
 
 SEALED: Final = "sealed"
-BLOCK_TEXTS: Final = frozenset({"reason", "recorded", "asked", "problem"})
+BLOCK_TEXTS: Final = frozenset({"reason", "recorded", "asked", "problem", "traceback"})
 """Keys of `workflow_blocked` whose value may quote an error."""
 
 SEALED_REASON: Final = "sealed:"

@@ -90,6 +90,7 @@ class Workflow(models.Model):
     wake_at = MomentField(null=True)
     timers = JsonTextField(default=list)
     blocked_reason = models.TextField(default="", blank=True)
+    blocked_at = MomentField(null=True)  # since when, while `blocked_reason` is set
     blocked_version = models.CharField(max_length=64, default="", blank=True)
     poison_turns = models.PositiveSmallIntegerField(default=0)
     deadline_at = MomentField(null=True)

@@ -44,6 +44,8 @@ class TurnReport:
     """At least this many due workflows wait until there is room for them in memory."""
     claimed: Sequence[Claim] = ()
     """The rows that the turn has staged and claimed for this process."""
+    raised: Sequence[BaseException] = field(default=(), compare=False, repr=False)
+    """The errors of bugs in workflow code, each of which has blocked a workflow."""
 
 
 class CancelAnswer(StrEnum):

@@ -80,11 +80,11 @@ def answer() -> None:
 
 
 def _first_error(jobs: Sequence[Job]) -> dict[str, Any] | None:
-    from durable.testing.replaying import replay_here
+    from durable.testing.replaying import replayed
 
     for job in jobs:
         try:
-            replay_here(job["history"], _found(job))
+            replayed(job["history"], _found(job))
         except (NonDeterminism, WorkflowBlocked, Impure, NotReplayable) as error:
             return {"origin": job["origin"], **_told(error)}
     return None

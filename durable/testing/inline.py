@@ -65,7 +65,8 @@ class Inline:
     """Does what a worker does, with `concurrency` slots, on this thread and its connections.
 
     Works inside a transaction of the test's. Database errors that are worth a retry are recorded, and it goes on as a
-    worker would, but without waiting; others are raised. Back-off is repeatable: the jitter comes from a fixed seed.
+    worker would, but without waiting; others are raised. So is an error of workflow code that blocks its workflow, as
+    it is, after that was committed. Back-off is repeatable: the jitter comes from a fixed seed.
     """
 
     def __init__(self, cache: Cache, *, slots: int | None = None) -> None:
@@ -77,7 +78,7 @@ class Inline:
         self._troubles: Counter[Callable[[], object]] = Counter()
 
     def work(self) -> None:
-        """Run everything that is due now, until nothing is. Raises `NeverIdle`."""
+        """Runs everything that is due now, until nothing is. Raises `NeverIdle`, and bugs of workflow code."""
         for _ in range(MOST_ROUNDS):
             faults = len(self.tally.faults)
             turned = self._turn()
@@ -94,6 +95,8 @@ class Inline:
         report = self._tried("turn", self._turn_batch, failed=TurnReport())
         self.tally.turns += report.workflows
         self.tally.closed += report.closed
+        if report.raised:
+            raise report.raised[0]
         return report != TurnReport()
 
     def _claim(self) -> list[Claim]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from durable.conf import settings
-from durable.errors import NonDeterminism
+from durable.errors import CodeRaised, NonDeterminism
 from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.authoring.registry import registry
 from durable.kernel.history.events import CLOSING, INPUTS, RECORDS, Event, EventType
@@ -51,7 +51,8 @@ def replay(
     is empty and sets have another order. `workflow` is the code, by default the registered workflow of the history's
     type. Writes nothing and needs no database. The result or error of the code is compared as well.
 
-    Raises `NonDeterminism` (or `WorkflowBlocked` if the code cannot continue for another reason), `Impure` for a use of
+    Raises `NonDeterminism` (or `WorkflowBlocked` if the code cannot continue for another reason), the code's own error
+    if it is one of its `blocks_on` and the history records no failure there, `Impure` for a use of
     a clock, randomness, files, the network or threads, even if it changed nothing this time, and `NotReplayable` if
     there is nothing to replay, or a fresh process cannot find the code.
     """
@@ -82,6 +83,15 @@ def replay_all(
 
 def replay_here(history: Source, workflow: WorkflowDefinition[Any, Any] | None = None) -> Replayed:
     """As `replay`, in this process only: for code that no other process can import."""
+    try:
+        return replayed(history, workflow)
+    except CodeRaised as blocked:
+        bug = blocked.error
+    raise bug
+
+
+def replayed(history: Source, workflow: WorkflowDefinition[Any, Any] | None = None) -> Replayed:
+    """As `replay_here`; an error of the code that is one of its `blocks_on` is within a `CodeRaised`."""
     read = histories.read(history)
     definition = workflow or registry.workflow(read.type)
     events = histories.of_current_run(read.events)

@@ -53,7 +53,7 @@ def drain(*, until: datetime | timedelta | None = None, slots: int | None = None
     span from now) the clock is moved from one due time to the next, and finally to `until`; if it was not frozen, it
     runs again afterwards. `slots` activities are claimed together, as by a worker with that `CONCURRENCY` (the
     default). Activities run one after another, `async def` ones and transactional ones included. Raises `NeverIdle`,
-    and what the database raised.
+    what the database raised, and, as it is, an error of workflow code that is one of its `blocks_on`.
     """
     with control.cache() as cache:
         inline = Inline(cache, slots=slots)
@@ -90,7 +90,8 @@ def run(
     example to cancel or to check the status. Signals and steps after the end are left out. Everything else in the
     database that is due runs as well.
 
-    Raises as `Handle.result` does; `WorkflowBlocked` or `NonDeterminism` if the workflow is blocked; and `NeverEnds`,
+    Raises as `Handle.result` does; an error of the code that is one of its `blocks_on`, as it is; `WorkflowBlocked` or
+    `NonDeterminism` if the workflow is blocked for another reason; and `NeverEnds`,
     with what it waits for in words, if nothing can move it forward, or if more than `within` would have to be skipped.
     """
     with control.held(), control.cache() as cache:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -175,6 +177,38 @@ def test_a_blocked_workflow_shows_what_was_expected_and_what_was_found(root: Cli
     for part in ("Why Event 7: other code", "Expected (in the history) shop.charge",
                  "Found (in the deployed code) shop.refund", "At event 7", "Code version v9"):  # fmt: skip
         assert part in text
+
+
+def test_a_workflow_with_a_bug_shows_where_it_was_raised_to_those_who_may_see_failures(
+    root: Client, staff: Callable[..., Client]
+) -> None:
+    """The event may be long: it is read all the same."""
+    in_two_days = factories.now() + timedelta(days=2)
+    workflow = factories.WorkflowFactory(
+        blocked_reason="The workflow's code raised KeyError: 'cup'", blocked_version="v9", last_seq=8,
+        error_class="KeyError", deadline_at=in_two_days,
+    )  # fmt: skip
+    trace = "x" * 15_000 + '\n  price = PRICES["cup"]\nKeyError: <cup>'
+    report = {"reason": "…", "error_type": "KeyError", "traceback": trace}
+    factories.EventFactory(workflow=workflow, seq=8, type="workflow_blocked", data=report)
+    text = html.unescape(words(root, page_of(workflow)))
+    for part in ("Why The workflow's code raised KeyError: 'cup'", 'price = PRICES["cup"] KeyError: <cup>',
+                 "Deploy a repaired version.", "The time for which it is blocked is added"):  # fmt: skip
+        assert part in text
+    text = words(staff("view_workflow"), page_of(workflow))
+    assert "PRICES" not in text
+    assert "'cup'" not in text
+    assert "KeyError" in text
+
+
+def test_the_history_shows_the_traceback_of_a_bug_by_itself(root: Client) -> None:
+    """Inside JSON its lines could not be read."""
+    workflow = factories.WorkflowFactory(last_seq=2)
+    report = {"reason": "…", "error_type": "KeyError", "traceback": "line one\nline two"}
+    factories.EventFactory(workflow=workflow, seq=2, type="workflow_blocked", data=report)
+    text = words(root, page_of(workflow))
+    assert "line one line two" in text
+    assert r"line one\nline two" not in text
 
 
 def test_a_blocked_workflow_whose_event_is_gone_still_says_why(root: Client) -> None:

@@ -40,7 +40,7 @@ async def checkout(order_id: int, note: str = "") -> Receipt:
 
 @workflow(name="client.fails")
 async def fails() -> None:
-    raise LookupError("no such order")
+    raise ValueError("no such order")
 
 
 @workflow(name="client.waits")

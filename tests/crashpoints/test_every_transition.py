@@ -58,6 +58,7 @@ READS = {
     *(
         "durable.store.operators.redrives.matching",
         "durable.store.runs.history.read",
+        "durable.store.runs.history.last_of",
         "durable.flow.turns.preparing.unexpected",
     ),
     *("durable.store.runs.due.among", "durable.flow.audit.auditing.asked_through"),

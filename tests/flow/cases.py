@@ -78,4 +78,4 @@ async def cleaner() -> str:
 @workflow(name="cases.failing")
 async def failing() -> str:
     await step.execute(1)
-    raise LookupError("nothing there")
+    raise ValueError("nothing there")

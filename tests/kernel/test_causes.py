@@ -33,7 +33,7 @@ async def from_it() -> None:
     try:
         await echo.execute(2)
     except ActivityError as refused:
-        raise LookupError("refused") from refused
+        raise ValueError("refused") from refused
 
 
 async def while_it_was_handled() -> None:
@@ -41,7 +41,7 @@ async def while_it_was_handled() -> None:
     try:
         await echo.execute(2)
     except ActivityError:
-        raise LookupError("refused")  # noqa: B904 - the case
+        raise ValueError("refused")  # noqa: B904 - the case
 
 
 async def from_nothing() -> None:
@@ -49,7 +49,7 @@ async def from_nothing() -> None:
     try:
         await echo.execute(2)
     except ActivityError:
-        raise LookupError("refused") from None
+        raise ValueError("refused") from None
 
 
 @pytest.mark.parametrize("code", [as_it_is, from_it, while_it_was_handled, from_nothing], ids=lambda it: it.__name__)
@@ -61,7 +61,7 @@ def test_every_failed_activity_of_a_group_is_a_cause_and_those_that_did_not_fail
     async def flow() -> None:
         outcomes: list[Any] = await asyncio.gather(*(echo.execute(n) for n in range(4)), return_exceptions=True)
         inner = ExceptionGroup("inner", [it for it in outcomes[:2] if isinstance(it, Exception)])
-        raise ExceptionGroup("several", [LookupError("of its own"), inner, outcomes[3]])
+        raise ExceptionGroup("several", [ValueError("of its own"), inner, outcomes[3]])
 
     assert cause_of(play(flow, failed(4), failed(1), done(2), failed(3))) == [1, 4]
 
@@ -80,13 +80,13 @@ def test_an_error_that_no_activity_led_to_has_no_cause() -> None:
     async def flow() -> None:
         with contextlib.suppress(ActivityError):
             await echo.execute(1)
-        raise LookupError("of its own")
+        raise ValueError("of its own")
 
     assert cause_of(play(flow, failed(1))) == []
 
 
 def test_chains_that_lead_back_to_themselves_end() -> None:
-    first, second = error(1), LookupError("second")
+    first, second = error(1), ValueError("second")
     first.__cause__, second.__context__ = second, first
     second.__cause__ = second
     group = ExceptionGroup("group", [second])
@@ -97,7 +97,7 @@ def test_chains_that_lead_back_to_themselves_end() -> None:
 def test_a_chain_of_a_hundred_thousand_errors_needs_no_recursion() -> None:
     last: BaseException = error(1)
     for _ in range(100_000):
-        link = LookupError()
+        link = ValueError()
         link.__cause__ = last
         last = link
     assert causes.ordinals(last, last_ordinal=1) == (1,)

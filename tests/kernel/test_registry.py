@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +17,7 @@ from durable.errors import (
     AlreadyRegistered,
     NotRegistered,
 )
-from durable.kernel.authoring.registry import label_of_module
+from durable.kernel.authoring.registry import Registry, label_of_module
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")
 
@@ -136,3 +141,89 @@ def test_the_version_follows_the_code_and_only_the_code(isolated_registry, befor
 
     assert version(before) == version(before + "\n# a comment\n")
     assert version(before) != version(after)
+
+
+@pytest.fixture
+def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+    """Imports a module of the project, in which nothing is registered, from a file with this text."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+
+    def load(name: str, text: str) -> None:
+        file = tmp_path.joinpath(*name.split(".")).with_suffix(".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        importlib.import_module(name)
+
+    before = set(sys.modules)
+    yield load
+    for name in sys.modules.keys() - before:
+        del sys.modules[name]
+
+
+def version_now() -> str:
+    """As another process would compute it."""
+    return Registry().version()
+
+
+def test_the_version_follows_every_loaded_module_of_the_project(imported: Callable[[str, str], None]) -> None:
+    """Also a constant of a module in which nothing is registered: the price that was missing."""
+    without = version_now()
+    imported("durable_tests_prices", "PRICES = {}")
+    before = version_now()
+    imported("durable_tests_prices", "PRICES = {'cup': 3}")
+    after = version_now()
+    imported("durable_tests_prices", "PRICES = {}")
+    assert len({without, before, after}) == 3
+    assert version_now() == before
+
+
+@pytest.mark.usefixtures("imported")
+def test_the_version_leaves_out_installed_modules_and_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    before = version_now()
+    file = tmp_path / "site-packages" / "durable_tests_installed.py"
+    file.parent.mkdir()
+    file.write_text("VERSION = 1", encoding="utf-8")
+    importlib.invalidate_caches()
+    importlib.import_module("durable_tests_installed")
+    sys.modules.pop("colorsys", None)
+    importlib.import_module("colorsys")
+    assert version_now() == before
+
+
+def test_a_module_keeps_its_digest_when_its_file_is_replaced_under_a_running_process(
+    imported: Callable[[str, str], None], tmp_path: Path
+) -> None:
+    """The process goes on with the code that it has loaded."""
+    registry = Registry()
+    imported("durable_tests_replaced", "A = 1")
+    before = registry.version()
+    (tmp_path / "durable_tests_replaced.py").write_text("A = 2", encoding="utf-8")
+    registry._touch()
+    assert registry.version() == before
+    assert version_now() != before
+
+
+def test_odd_modules_do_not_keep_the_version_from_being_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loaders and modules are anybody's: some raise at any question, some are no modules."""
+
+    class Raising(types.ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    class Loader:
+        def get_data(self, path: str) -> bytes:
+            raise OSError(path)
+
+    odd = Raising("durable_tests_odd")
+    odd.__file__ = "/srv/shop/odd.py"
+    odd.__spec__ = types.SimpleNamespace(loader=Loader())  # type: ignore[assignment]
+    before = version_now()
+    monkeypatch.setitem(sys.modules, "durable_tests_none", None)
+    monkeypatch.setitem(sys.modules, "durable_tests_object", object())
+    assert version_now() == before
+    monkeypatch.setitem(sys.modules, "durable_tests_odd", odd)
+    assert version_now() != before

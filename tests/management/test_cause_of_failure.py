@@ -37,7 +37,7 @@ async def orders(count: int) -> None:
     outcomes = await asyncio.gather(*(charge.execute(n) for n in range(count)), return_exceptions=True)
     if errors := [it for it in outcomes if isinstance(it, Exception)]:
         raise ExceptionGroup("orders", errors)
-    raise LookupError("of its own")
+    raise ValueError("of its own")
 
 
 def failed(count: int) -> uuid.UUID:

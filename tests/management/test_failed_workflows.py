@@ -83,3 +83,16 @@ def test_counting_them_reads_an_index_of_failures_by_their_end_however_many_lie_
         cursor.execute(f"{way} {re.sub('%', '%%', statement)}")
         plan = "\n".join(str(row) for row in cursor.fetchall())
     assert "durable_workflow_failed" in plan, plan
+
+
+def test_show_prints_the_traceback_of_a_bug_line_by_line_unless_texts_are_hidden(settings: Any) -> None:
+    workflow = factories.WorkflowFactory(blocked_reason="The workflow's code raised KeyError: 'cup'", last_seq=2)
+    report = {"reason": "…", "error_type": "KeyError", "traceback": 'Traceback:\n  PRICES["cup"]\x1b[2J\nKeyError'}
+    factories.EventFactory(workflow=workflow, seq=2, type="workflow_blocked", data=report)
+    said = Ran("show", str(workflow.pk)).out.splitlines()
+    at = next(index for index, line in enumerate(said) if line.startswith("blocked "))
+    assert [line.strip() for line in said[at + 1 : at + 4]] == ["Traceback:", r'PRICES["cup"]\x1b[2J', "KeyError"]
+    assert Ran("show", str(workflow.pk), "--json").data["block"]["error_type"] == "KeyError"
+    settings.DURABLE = {"REDACT_PAYLOADS": True}
+    assert "PRICES" not in Ran("show", str(workflow.pk)).out
+    assert "PRICES" not in Ran("show", str(workflow.pk), "--json").out

@@ -111,7 +111,7 @@ async def watched_clock() -> datetime:
 
 @workflow(name="plant.broken")
 async def broken() -> None:
-    raise LookupError("no such order")
+    raise ValueError("no such order")
 
 
 @workflow(name="plant.transfer")
@@ -219,3 +219,19 @@ async def hurried() -> str:
     async with asyncio.timeout(3600):
         await ship.execute(1)
     return "in time"
+
+
+@workflow(name="plant.buggy")
+async def buggy() -> None:
+    raise KeyError("no such price")
+
+
+BROKEN: list[str] = []
+
+
+@workflow(name="plant.breaks_when_told")
+async def breaks_when_told() -> int:
+    """Has a bug in every process that knows no word, and in none in which a test has said one."""
+    price = dict.fromkeys(BROKEN, 3)["cup"]
+    await ship.execute(price)
+    return price

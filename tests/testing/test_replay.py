@@ -6,7 +6,7 @@ import itertools
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -76,6 +76,33 @@ class TestExport:
                 testing.replay_here(source)
         with pytest.raises(durable.WorkflowNotFound):
             testing.export_history("00000000-0000-7000-8000-000000000000")
+
+
+@pytest.mark.django_db
+class TestBugs:
+    """Code that has a bug where the history goes on."""
+
+    @pytest.fixture
+    def history(self) -> Iterator[dict[str, Any]]:
+        plant.BROKEN.append("cup")
+        handle = plant.breaks_when_told.start()
+        testing.run(handle)
+        yield testing.export_history(handle)
+        plant.BROKEN.clear()
+
+    def test_it_is_raised_as_it_is(self, history: dict[str, Any]) -> None:
+        plant.BROKEN.clear()
+        for replay in (testing.replay_here, testing.replay):
+            with pytest.raises(KeyError, match="cup") as caught:
+                replay(history)
+            assert caught.value.__context__ is None
+            assert caught.traceback[-1].name == "breaks_when_told"
+
+    def test_one_that_only_a_fresh_process_has_is_told_with_its_traceback(self, history: dict[str, Any]) -> None:
+        assert testing.replay_here(history).closed is EventType.WORKFLOW_COMPLETED
+        with pytest.raises(durable.WorkflowBlocked, match="KeyError: 'cup'") as caught:
+            testing.replay(history, hash_seeds=[1])
+        assert "in breaks_when_told" in caught.value.data["traceback"]
 
 
 @pytest.mark.django_db(transaction=True)

@@ -104,7 +104,24 @@ class TestRun:
     def test_a_failure_is_raised_as_by_result(self) -> None:
         with pytest.raises(durable.WorkflowFailed) as caught:
             testing.run(plant.broken)
-        assert (caught.value.type, caught.value.message) == ("LookupError", "no such order")
+        assert (caught.value.type, caught.value.message) == ("ValueError", "no such order")
+
+    def test_a_bug_in_workflow_code_is_raised_as_it_is(self) -> None:
+        with pytest.raises(KeyError, match="no such price") as caught:
+            testing.run(plant.buggy)
+        assert caught.traceback[-1].name == "buggy"
+        handle = plant.buggy.start()
+        with pytest.raises(KeyError, match="no such price"):
+            testing.drain()
+        assert handle.status() == "running"
+
+    def test_a_workflow_that_a_bug_has_blocked_before_says_so(self) -> None:
+        handle = plant.buggy.start()
+        with pytest.raises(KeyError):
+            testing.drain()
+        with pytest.raises(durable.WorkflowBlocked, match="KeyError") as caught:
+            testing.run(handle)
+        assert "in buggy" in caught.value.data["traceback"]
 
     def test_a_timeout_of_the_workflow_is_raised_as_by_result(self) -> None:
         with pytest.raises(durable.WorkflowTimedOut):

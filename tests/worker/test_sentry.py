@@ -57,7 +57,7 @@ def test_a_workflow_that_fails_by_its_code_is_one_event_with_its_traceback(host:
     found = host("code")
     assert found["statuses"] == {"fails": "failed"}
     [event] = found["events"]
-    assert (event["message"], event["error"]) == ("workflow.failed", ["LookupError", "one"])
+    assert (event["message"], event["error"]) == ("workflow.failed", ["ValueError", "one"])
     assert event["functions"][-1] == "fall_over"
 
 

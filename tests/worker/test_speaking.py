@@ -76,10 +76,10 @@ def test_a_workflow_that_fails_by_its_own_code_is_an_error_with_its_traceback(pl
         plant.burst()
     [record] = ear.of("workflow.failed")
     assert (record.levelname, *fields(record, "workflow", "type", "error_type", "error")) == (
-        "ERROR", str(workflow_id), "plant.raise", "LookupError", "one",
+        "ERROR", str(workflow_id), "plant.raise", "ValueError", "one",
     )  # fmt: skip
     assert record.exc_info is not None
-    assert "raise LookupError(label)" in logging.Formatter().format(record)
+    assert "raise ValueError(label)" in logging.Formatter().format(record)
 
 
 def test_an_activity_that_its_workflow_got_over_is_an_error_all_the_same(plant: Plant) -> None:

@@ -27,6 +27,8 @@ from durable.models import Event, OutboxRow
 
 EVENTS_SHOWN = 100
 DATA_SHOWN = 10_000
+_REPORT_READ = 250_000
+"""Characters of a *blocked* event that are read: its traceback has 20,000 at most, before it is escaped or sealed."""
 """Characters of one event's data that a page of the history loads; longer data has a page of its own."""
 
 _LAST_SEQ = 2**31 - 1
@@ -175,11 +177,12 @@ def one_event(workflow_id: Any, seq: int) -> QuerySet[Any]:
 
 
 def block_report(workflow: Any) -> Mapping[str, Any]:
-    """What the last *blocked* event says (position, recorded, asked), as far as it can be read.
+    """What the last *blocked* event says (position, recorded, asked, traceback), as far as it can be read.
 
     It is looked for among the last events only: a blocked workflow's history hardly grows.
     """
-    events = _events(workflow.pk).filter(seq__gt=workflow.last_seq - 1_000, type=EventType.WORKFLOW_BLOCKED.value)
+    recent = _events(workflow.pk, _REPORT_READ).filter(seq__gt=workflow.last_seq - 1_000)
+    events = recent.filter(type=EventType.WORKFLOW_BLOCKED.value)
     data = wording.read_json(events.order_by("-seq").values_list("text", flat=True).first())
     return data if isinstance(data, dict) else {}
 
@@ -248,6 +251,9 @@ def _shown(
         failure = dict(data["failure"])
         traceback = str(failure.pop("traceback", "") or "")
         data = {**data, "failure": failure}
+    elif isinstance(data, dict) and "traceback" in data:
+        data = dict(data)
+        traceback = str(data.pop("traceback") or "")
     places: Mapping[str, Birthplace] = {}
     if isinstance(data, dict):
         places = birthplace.within(data, workflow.pk, ordinal=ordinal, single=workflow.single)

@@ -12,7 +12,7 @@ from django.db.models import QuerySet, TextField, Value
 from django.db.models.functions import Cast, Left
 from django.http import HttpRequest
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
@@ -31,6 +31,7 @@ from durable.conf import settings
 from durable.errors import ConfigurationError, NotRegistered
 from durable.flow.looks import look
 from durable.kernel.authoring.registry import registry
+from durable.kernel.history.room import HISTORY_FULL
 from durable.models import DeadLetter, Message, OutboxRow, Workflow, WorkItem
 from durable.outcomes import FailedActivity, OutboxStatus, WorkflowStatus
 from durable.store.texts.failures import read_reason
@@ -142,7 +143,7 @@ class WorkflowPage:
         if row.custom_status:
             facts.append(Fact(_("Status message"), row.custom_status if self.seen.is_shown else self.seen.placeholder))
         if row.deadline_at is not None:
-            facts.append(Fact(_("Times out at"), wording.moment_and_distance(row.deadline_at, self.now)))
+            facts.append(Fact(_("Times out at"), self._deadline()))
         if row.closed_at is None:
             facts.append(Fact(_("Timers"), self._timers()))
         if row.priority:
@@ -181,6 +182,13 @@ class WorkflowPage:
             )
         return _lines(shown)
 
+    def _deadline(self) -> object:
+        row = self.workflow
+        moment = wording.moment_and_distance(row.deadline_at, self.now)
+        if not row.blocked_reason or row.error_class == HISTORY_FULL:
+            return moment
+        return _lines([moment, escape(_("The time for which it is blocked is added when it goes on."))])
+
     def _parent(self) -> object:
         parent_id = self.workflow.parent_id
         parents = self.scope.workflows().filter(pk=parent_id)
@@ -196,6 +204,11 @@ class WorkflowPage:
         if shown:
             why = wording.shortened(read_reason(self.workflow.blocked_reason, self.workflow.pk), _REASON_SHOWN)
         facts = [Fact(_("Why"), why)]
+        is_bug = "error_type" in report
+        if shown and report.get("traceback"):
+            trace = payloads.block(str(report["traceback"]), self.space)
+            traceback = format_html("<details open><summary>{}</summary>{}</details>", _("Where it was raised"), trace)
+            facts.append(Fact(_("Traceback"), traceback))
         if shown and report.get("recorded") is not None:
             facts.append(
                 Fact(_("Expected (in the history)"), wording.shortened(str(report["recorded"]), _REASON_SHOWN))
@@ -208,9 +221,10 @@ class WorkflowPage:
             facts.append(Fact(_("At event"), wording.place(report["position"])))
         if self.workflow.blocked_version:
             facts.append(Fact(_("Code version"), self.workflow.blocked_version))
-        facts.append(
-            Fact(_("What happens next"), _("It is retried once after the next deploy, or when someone unblocks it."))
-        )
+        next_step = _("It is retried once after the next deploy, or when someone unblocks it.")
+        if is_bug:
+            next_step = _("Deploy a repaired version. It is retried after each deploy, and when someone unblocks it.")
+        facts.append(Fact(_("What happens next"), next_step))
         return Facts(_("Blocked"), facts, kind="alarm")
 
     def _failure(self, failure: Any) -> Text:

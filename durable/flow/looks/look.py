@@ -18,7 +18,7 @@ from durable.flow.looks import selecting
 from durable.flow.looks.selecting import Place
 from durable.flow.transactions import transaction
 from durable.kernel.authoring.options import check_storable
-from durable.kernel.history.events import Event
+from durable.kernel.history.events import Event, EventType
 from durable.outcomes import (
     DeadLetterFilter,
     DeadLetters,
@@ -139,6 +139,11 @@ def history_within(workflow_id: uuid.UUID, *, after: int, limit: int, characters
         partial(histories.fitting, workflow_id=workflow_id, after=after, limit=limit, characters=characters)
     )
     return (history(workflow_id, after=after, limit=number) if number else []), more
+
+
+def last_block(workflow_id: uuid.UUID) -> Event | None:
+    """The event that says why a workflow was last blocked, if it ever was."""
+    return transaction.reading(partial(histories.last_of, workflow_id=workflow_id, type=EventType.WORKFLOW_BLOCKED))
 
 
 def pending(workflow_id: uuid.UUID, *, limit: int = 100) -> list[PendingRow]:

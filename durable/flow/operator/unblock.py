@@ -18,7 +18,7 @@ from durable.kernel.history.events import Event, EventType
 from durable.logs import get_logger, words
 from durable.outcomes import StaffVerb, WorkflowState
 from durable.store.deliveries import together
-from durable.store.runs import messages, workflows
+from durable.store.runs import blocked, messages, workflows
 from durable.store.runs.workflows import Progress
 
 logger = get_logger("durable.flow")
@@ -28,7 +28,7 @@ _BATCH = 100
 
 def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> WorkflowState:
     """Removes the mark from a blocked workflow and makes it due. If its code still cannot continue, it is blocked
-    again.
+    again. Its deadline moves on by the time for which it was blocked.
 
     Commits together: the event with actor and reason, the cleared mark, its messages given back, the audit row. Raises
     `WorkflowNotFound`, `WorkflowClosed`, `WorkflowNotBlocked`, `TransactionOpen` inside a transaction of the caller's,
@@ -52,7 +52,8 @@ def unblock(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> W
             data={"actor": made.actor_text, "reason": reason},
             recorded_at=at,
         )
-        progress = Progress(workflow_id, workflow.status, event.seq, wake_at=at)
+        deadline = workflow.deadline(at)
+        progress = Progress(workflow_id, workflow.status, event.seq, wake_at=at, deadline_at=deadline)
         together.record(connection, [(workflow_id, event)], [progress])
         messages.unpark(connection, [workflow_id])
         auditing.record(connection, made)
@@ -82,9 +83,7 @@ def after_deploy(version: str, *, left: frozenset[uuid.UUID] | None = None) -> O
         return Offered(len(left) - len(busy), frozenset(busy))
     offered, after = 0, uuid.UUID(int=0)
     passed_over: set[uuid.UUID] = set()
-    while ids := transaction.reading(
-        partial(workflows.blocked_by_other_code, version=version, limit=_BATCH, after=after)
-    ):
+    while ids := transaction.reading(partial(blocked.by_other_code, version=version, limit=_BATCH, after=after)):
         after = ids[-1]
         busy = _offer_some(ids, version)
         offered += len(ids) - len(busy)
@@ -105,10 +104,8 @@ def _offer_some(ids: list[uuid.UUID], version: str) -> set[uuid.UUID]:
 
 def _offer(ids: list[uuid.UUID], version: str, connection: BaseDatabaseWrapper) -> set[uuid.UUID]:
     locked = workflows.lock_free(connection, ids, limit=len(ids))
-    blocked = [
-        w.id for w in locked.values() if w.is_live and w.blocked_reason and w.blocked_version not in ("", version)
-    ]
-    workflows.offer_again(connection, blocked)
-    messages.unpark(connection, blocked)
+    tried = [w.id for w in locked.values() if w.is_live and w.blocked_reason and w.blocked_version not in ("", version)]
+    blocked.offer_again(connection, tried)
+    messages.unpark(connection, tried)
     left = set(ids) - locked.keys()
     return set(workflows.look(connection, left)) if left else left

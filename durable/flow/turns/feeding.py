@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from durable.errors import HistoryFull, PoisonTurn, WorkflowBlocked
+from durable.errors import CodeRaised, HistoryFull, PoisonTurn, WorkflowBlocked
 from durable.errors.showing import is_a
 from durable.flow.transactions import reporting
 from durable.flow.turns.keeping import is_full
@@ -100,7 +100,7 @@ def _last(
     plan: Plan, execution: Execution, waiting: deque[DueMessage], started: Event | None
 ) -> tuple[Event | None, DueMessage | None]:
     """What a full history still takes: the end of its time, or a request to cancel."""
-    deadline = plan.workflow.deadline_at
+    deadline = plan.deadline_at
     if deadline is not None and deadline <= plan.at:
         plan.closing = Closing(EventType.WORKFLOW_TIMED_OUT, WorkflowStatus.TIMED_OUT, {})
         return None, None
@@ -118,7 +118,7 @@ def _must_wait_for_something(plan: Plan, execution: Execution, room: Room) -> No
         and not execution.cancel_requested
         and not execution.awaits_activities
         and execution.next_timer() is None
-        and plan.workflow.deadline_at is None
+        and plan.deadline_at is None
     ):
         raise HistoryFull(room.words_for_signals(plan.last_seq, plan.history_bytes))
 
@@ -141,7 +141,10 @@ def block(plan: Plan, error: WorkflowBlocked) -> None:
     plan.execution = None
     plan.blocked, plan.blocked_by = error.reason, type_name(type(error))
     plan.out_of_memory = any(is_a(part, MemoryError) for part in around(error))
-    if not plan.workflow.blocked_reason:
+    if isinstance(error, CodeRaised):
+        plan.raised, plan.blocked_by = error.error, error.type
+    # Each version of the code with a bug is recorded: the traceback is of that version.
+    if not plan.workflow.blocked_reason or plan.raised is not None:
         data = {"reason": error.reason, "version": registry.version(), **error.data}
         plan.append(EventType.WORKFLOW_BLOCKED, failures.block(data, plan.workflow.id))
     reporting.blocked(plan.workflow, error.reason, error.__cause__ or error)
@@ -157,7 +160,7 @@ def _next(
     timer = execution.next_timer()
     timer_due = timer.due if timer is not None and timer.due <= plan.at else None
     message_due = message.due if message is not None else None
-    deadline = plan.workflow.deadline_at
+    deadline = plan.deadline_at
     if deadline is not None and deadline <= plan.at:
         earlier = [moment for moment in (timer_due, message_due) if moment is not None and moment <= deadline]
         if not earlier:

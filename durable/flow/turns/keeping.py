@@ -13,7 +13,7 @@ from durable.flow.turns.plan import Plan
 from durable.kernel.history.room import HISTORY_FULL
 from durable.logs import get_logger
 from durable.outcomes import WorkflowStatus
-from durable.store.runs import messages, workflows
+from durable.store.runs import blocked, messages
 from durable.store.runs.workflows import LockedWorkflow
 
 logger = get_logger("durable.flow")
@@ -33,7 +33,7 @@ def offer(connection: BaseDatabaseWrapper, waiting: Sequence[LockedWorkflow], at
         return set()
     over = {workflow.id for workflow in full if workflow.deadline_at is not None and workflow.deadline_at <= at}
     offered = over | messages.asked_to_cancel(connection, [workflow.id for workflow in full])
-    workflows.offer_again(connection, list(offered))
+    blocked.offer_again(connection, list(offered))
     return offered
 
 

@@ -66,6 +66,8 @@ class Plan:
     blocked_by: str = ""
     out_of_memory: bool = False
     """Whether it is blocked because its code found no memory: what it has left behind is collected at once."""
+    raised: BaseException | None = field(default=None, compare=False, repr=False)
+    """The error of a bug in its code, which blocks it."""
     poisoned: bool = False
     unknown: bool = False
     full: bool = False
@@ -86,6 +88,11 @@ class Plan:
     def last_seq(self) -> int:
         """The sequence number of the last event planned so far, the closing one left out."""
         return self.events[-1].seq if self.events else self.workflow.last_seq
+
+    @property
+    def deadline_at(self) -> datetime | None:
+        """When its time is up. The time for which it was blocked until now does not count."""
+        return self.workflow.deadline(self.at)
 
     def append(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Plan an event that is neither an input of the code nor a command of it."""
@@ -149,6 +156,7 @@ class Plan:
                 closed_at=self.closing_at or self.at,
             )
         if self.blocked:
+            still = workflow.stands_still and self.blocked_by != HISTORY_FULL
             return Progress(
                 id=workflow.id,
                 status=workflow.status,
@@ -156,6 +164,8 @@ class Plan:
                 wake_at=self._ends_at() if self.blocked_by == HISTORY_FULL else None,
                 blocked_reason=failures.reason(self.blocked, workflow.id),
                 blocked_version=registry.version(),
+                blocked_at=workflow.blocked_at if still else self.at,
+                deadline_at=None if still else self.deadline_at,
                 blocked_by=failures.kind(Failure(self.blocked_by, self.blocked)),
             )
         stuck = self.poisoned
@@ -170,11 +180,13 @@ class Plan:
             poison_turns=workflow.poison_turns if stuck else 0,
             blocked_reason=still_blocked,
             blocked_version=registry.version() if still_blocked else "",
+            blocked_at=workflow.blocked_at if still_blocked else None,
+            deadline_at=None if still_blocked else self.deadline_at,
         )
 
     def _ends_at(self) -> datetime | None:
         """Its deadline, if it is in the future: a full history can still end by it."""
-        deadline = self.workflow.deadline_at
+        deadline = self.deadline_at
         return deadline if deadline is not None and deadline > self.at else None
 
     def _wake_at(self) -> datetime | None:
@@ -185,7 +197,7 @@ class Plan:
         if self.again:
             return self.at
         timer = self.execution.next_timer() if self.execution is not None else None
-        moments = [m for m in (timer.due if timer else None, self.workflow.deadline_at) if m is not None]
+        moments = [m for m in (timer.due if timer else None, self.deadline_at) if m is not None]
         wanted, current = min(moments, default=None), self.workflow.wake_at
         if current is not None and current > self.at and (wanted is None or current <= wanted):
             return current

@@ -82,12 +82,13 @@ def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:
         workflows.count_poison(connection, workflow_id)
         return
     reason = f"{turns} turns in a row used up their CPU time or ended the worker's process."
+    at = clock.database_now(connection)
     reporting.blocked(workflow, reason)
     event = Event(
         seq=workflow.last_seq + 1,
         type=EventType.WORKFLOW_BLOCKED,
         data=failures.block({"reason": reason, "version": registry.version()}, workflow_id),
-        recorded_at=clock.database_now(connection),
+        recorded_at=at,
     )
     together.record(
         connection,
@@ -103,6 +104,8 @@ def _count(connection: BaseDatabaseWrapper, workflow: LockedWorkflow) -> None:
                 blocked_reason=failures.reason(reason, workflow_id),
                 blocked_by=failures.kind(Failure(type_name(PoisonTurn), reason)),
                 blocked_version=registry.version(),
+                blocked_at=workflow.blocked_at if workflow.stands_still else at,
+                deadline_at=None if workflow.stands_still else workflow.deadline_at,
             )
         ],
     )

@@ -168,6 +168,7 @@ def _turn_each(
         closed=sum(report.closed for report in reports),
         deferred=sum(report.deferred for report in reports),
         parked=sum(report.parked for report in reports),
+        raised=tuple(error for report in reports for error in report.raised),
     )
 
 
@@ -290,6 +291,7 @@ def _turn(
         deferred=deferred + len(offered),
         parked=len(ended) + len(waiting),
         claimed=tuple(claimed),
+        raised=tuple(plan.raised for plan in plans if plan.raised is not None),
     )
 
 

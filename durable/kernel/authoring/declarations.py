@@ -7,7 +7,8 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from durable.errors import ConfigurationError, DurableError, OptionInvalid
+from durable.errors import CODE_ERRORS, ConfigurationError, DurableError, OptionInvalid
+from durable.errors.showing import shown
 from durable.kernel.authoring.options import (
     RESERVED_NAMES,
     START_NAMES,
@@ -21,7 +22,7 @@ from durable.kernel.authoring.options import (
 from durable.kernel.limits import MAX_QUEUE_LENGTH
 
 _DEFAULTS: dict[str, dict[str, Any]] = {
-    "workflow": {"name": None, "queue": "default", "timeout": None},
+    "workflow": {"name": None, "queue": "default", "timeout": None, "blocks_on": CODE_ERRORS},
     "activity": {
         "name": None,
         "retry": None,
@@ -65,6 +66,7 @@ def check_workflow(fn: Any, options: dict[str, Any]) -> None:
     if not inspect.iscoroutinefunction(fn):
         raise ConfigurationError(f"@workflow of {_place(fn)}: a workflow is an `async def` function.")
     check_declared("workflow", fn, options)
+    _check_kinds(fn, options["blocks_on"])
     for parameter in inspect.signature(fn).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and parameter.name in START_NAMES:
             raise ConfigurationError(
@@ -77,6 +79,15 @@ def check_workflow(fn: Any, options: dict[str, Any]) -> None:
                 "will have it in a later release. Rename the parameter, or make it positional-only: "
                 f"({parameter.name}, /)."
             )
+
+
+def _check_kinds(fn: Any, kinds: Any) -> None:
+    """Raises `ConfigurationError` if `blocks_on` is no tuple of exception classes."""
+    if not isinstance(kinds, tuple) or not all(map(_is_error, kinds)):
+        raise ConfigurationError(
+            f"@workflow of {_place(fn)}: blocks_on={shown(kinds)} is not allowed: it is a tuple of exception classes, "
+            "such as (*durable.CODE_ERRORS, ValueError), or () for none."
+        )
 
 
 def check_function(kind: str, fn: Any) -> None:
@@ -130,6 +141,10 @@ def row_options(options: ActivityOptions) -> dict[str, Any]:
         if value is not None:
             raise OptionInvalid(name, value, "for enqueue(...) only; a step of a workflow has none")
     return options.as_data()
+
+
+def _is_error(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseException)
 
 
 def _place(fn: Callable[..., Any]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
+from durable.errors import CODE_ERRORS
 from durable.kernel.authoring.declarations import implied_name
 from durable.kernel.authoring.options import OnDeadLetter, OnExhausted
 from durable.kernel.authoring.registry import registry
@@ -101,6 +102,8 @@ class WorkflowDefinition(Definition, Generic[P, R]):
         name: str | None = None,
         queue: str = "default",
         timeout: timedelta | None = None,
+        blocks_on: tuple[type[BaseException], ...] = CODE_ERRORS,
     ) -> None:
         super().__init__(fn, name=name, queue=queue)
         self.timeout = timeout
+        self.blocks_on = blocks_on

@@ -6,15 +6,13 @@ only when all apps are loaded, such names are computed at the first look-up.
 
 from __future__ import annotations
 
-import hashlib
-import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from durable.errors import AlreadyRegistered, NotRegistered
-from durable.kernel.history.known import KNOWN
+from durable.kernel.authoring import code_version
 
 if TYPE_CHECKING:
     from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
@@ -83,6 +81,7 @@ class Registry:
         self._workflows: _Shelf[WorkflowDefinition[Any, Any]] = _Shelf("workflow")
         self._label_for: Callable[[str], str] = label_of_module
         self._version: str | None = None
+        self._modules: dict[str, bytes] = {}
         self.generation = 0
 
     @property
@@ -128,22 +127,15 @@ class Registry:
         return self._activities.clashes() + self._workflows.clashes()
 
     def version(self) -> str:
-        """A digest of the code of all registered functions and of the modules that they are in, and of what the engine
-        knows of histories.
+        """A digest of the code of all registered functions, of the modules that they are in, and of every other loaded
+        module of the project: all that are neither Python's, nor in site-packages, nor of `durable`; and of what
+        the engine knows of histories.
 
-        The same code has the same version in every process of one Python version; other code has another version.
+        Processes of one Python version that have loaded the same modules have the same version; other code has another
+        version. Computed once, and again after a registration; of a module that it has seen, it keeps what it was.
         """
         if self._version is None:
-            known = [*self.activities(), *self.workflows()]
-            hashed = hashlib.blake2b(KNOWN.encode(), digest_size=8)
-            spaces = {definition.fn.__module__: definition.fn.__globals__ for definition in known}
-            for module, space in sorted(spaces.items()):
-                for code in _codes_of_module(module, space):
-                    _feed(hashed, code)
-            for definition in known:
-                hashed.update(f"{definition.name}={definition.place};".encode())
-                _feed(hashed, definition.fn.__code__)
-            self._version = hashed.hexdigest()
+            self._version = code_version.of([*self.activities(), *self.workflows()], self._modules)
         return self._version
 
     @contextmanager
@@ -165,30 +157,3 @@ class Registry:
 
 
 registry = Registry()
-
-
-def _codes_of_module(module: str, space: dict[str, Any]) -> list[types.CodeType]:
-    """The code of a module's own functions and methods: helpers of a workflow are part of it."""
-    codes: list[types.CodeType] = []
-    for _, value in sorted(space.items()):
-        if getattr(value, "__module__", None) != module:
-            continue
-        members = sorted(vars(value).items()) if isinstance(value, type) else [("", value)]
-        for _, member in members:
-            function = getattr(member, "__func__", member)
-            if isinstance(function, types.FunctionType):
-                codes.append(function.__code__)
-    return codes
-
-
-def _feed(hashed: Any, code: types.CodeType) -> None:
-    hashed.update(code.co_code)
-    hashed.update(repr((code.co_name, code.co_names, code.co_varnames, code.co_freevars)).encode("utf-8", "replace"))
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            _feed(hashed, constant)
-        elif isinstance(constant, frozenset):
-            # Its own order differs from process to process.
-            hashed.update(repr(sorted(map(repr, constant))).encode("utf-8", "replace"))
-        else:
-            hashed.update(repr(constant).encode("utf-8", "replace"))

@@ -16,7 +16,8 @@ workflow_timed_out   unread (names of signals, reasons of cancel requests), unre
 workflow_paused      actor, reason
 workflow_resumed     actor, reason
 workflow_reopened    actor, reason
-workflow_blocked     reason, version, what staff are shown (position, recorded, asked); or the texts in sealed
+workflow_blocked     reason, version, what staff are shown (position, recorded, asked; of a bug in the code: error_type,
+                     traceback); or the texts in sealed
 workflow_unblocked   actor, reason
 cancel_requested     actor, reason
 activity_scheduled   activity, digest (keyed by digest_key, hidden like a payload)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from durable.errors import InsideWorkflow, OutsideWorkflow, PoisonTurn, StackExhausted, WorkflowBlocked
 from durable.errors.showing import is_a, said
-from durable.kernel.loop import lines
+from durable.kernel.loop import handled, lines
 from durable.kernel.loop.asyncio_private import (
     GATHERING,
     get_running_loop,
@@ -102,6 +102,7 @@ class WorkflowLoop(RefusingLoop):
         self.turn = Turn(self)
         self.thread = 0
         self.replaying = False
+        self.activation = 0
         self.now = datetime(1970, 1, 1, tzinfo=UTC)
         self.elapsed = 0
         self.main: WorkflowTask | None = None
@@ -248,6 +249,7 @@ class WorkflowLoop(RefusingLoop):
     def _schedule(
         self, due: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> TimerHandle:
+        handled.mark(self)
         handle = TimerHandle(callback, args, context, timers=self.timers, due=due, born=self.elapsed)
         if self.state is not RUNNING:
             self._unscheduled(handle)
@@ -282,6 +284,7 @@ class WorkflowLoop(RefusingLoop):
         eager_start: bool | None = None,
     ) -> WorkflowTask:
         refuse_unordered(coro)
+        handled.mark(self)
         if self.state is not RUNNING and self.state is not CLOSING:
             close_unstarted(coro)
             raise OutsideWorkflow("asyncio.create_task", "The workflow's code is not running: its turn is over.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from durable.errors import HistoryFull
 from durable.kernel.history.commands import CancelActivity, RecordUnreadable
 from durable.kernel.history.room import FULL
+from durable.kernel.loop import handled
 from durable.kernel.loop.futures import ActivityFuture
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Calls:
             raise self._loop.halt(
                 HistoryFull(f"{FULL}the workflow's code called more than {self._limit:,} activities in one activation.")
             )
+        handled.mark(self._loop)
         future = self._loop.activity_future()
         future.activity = activity
         future.calls = self
@@ -52,6 +54,7 @@ class Calls:
         recorded.
         """
         if future.ordinal and self.open.pop(future.ordinal, None) is not None and self._loop.is_on:
+            handled.mark(self._loop)
             self.issued.append(CancelActivity(future.ordinal))
 
     def harvest(self) -> list[Asked]:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from durable.errors import HistoryFull, NonDeterminism, PoisonTurn
+from durable.errors import CodeRaised, HistoryFull, NonDeterminism, PoisonTurn
 from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.codec import Codec
 from durable.kernel.history.commands import Command, ScheduleActivity
@@ -86,6 +86,7 @@ class Execution:
         "digest_key",
         "done",
         "drift",
+        "failure_is_recorded",
         "last_seq",
         "loop",
         "mailbox",
@@ -114,6 +115,7 @@ class Execution:
         self.last_seq = 0
         self.done = False
         self.drift = 0
+        self.failure_is_recorded = False
         self._bytes = 0
         self.cancel_reason: str | None = None
         self._rng: random.Random | None = None
@@ -175,7 +177,7 @@ class Execution:
     def replay(self, history: Sequence[Event]) -> None:
         """Feeds the events of the run, and compares the code's commands with the records.
 
-        Raises `NonDeterminism`, `StackExhausted`, `WorkflowBlocked`, `PoisonTurn`.
+        Raises `NonDeterminism`, `StackExhausted`, `CodeRaised`, `WorkflowBlocked`, `PoisonTurn`.
         """
         on_shallow_stack(self._replay, history)
 
@@ -183,12 +185,12 @@ class Execution:
         """Feeds one new input event, whose `seq` follows `last_seq`, and returns the code's commands.
 
         Each command is one event: afterwards `last_seq` is the event's `seq` plus the number of commands. Raises
-        `PoisonTurn`, `StackExhausted`, `WorkflowBlocked`. Log lines of the code are emitted then, on this thread; they
-        are dropped if the activation is rolled back (`PoisonTurn`).
+        `PoisonTurn`, `StackExhausted`, `CodeRaised`, `WorkflowBlocked`. Log lines of the code are emitted then, on this
+        thread; they are dropped if the activation is rolled back (`PoisonTurn`, `CodeRaised`).
         """
         try:
             return on_shallow_stack(self._activate, event)
-        except PoisonTurn:
+        except (CodeRaised, PoisonTurn):
             self.loop.lines.clear()
             raise
         finally:
@@ -264,7 +266,9 @@ class Execution:
                 event = replace(event, recorded_at=began)
             records, at = _records(history, at)
             self.mailbox.known_unreadable = unreadable(records)
+            self.failure_is_recorded = any(record.type is EventType.WORKFLOW_FAILED for record in records)
             asked = self._run(event)
+            self.failure_is_recorded = False
             self.mailbox.known_unreadable = {}
             matched, drift = match(asked, records, after=event.seq)
             self.drift += drift
@@ -282,6 +286,7 @@ class Execution:
         if loop.main is None:
             loop.start(event.recorded_at)
         loop.set_now(event.recorded_at)
+        loop.activation = event.seq
         self._bytes += feed(self, event)
         loop.run(self._cpu_clock, self._cpu_seconds)
         if loop.halted is not None:

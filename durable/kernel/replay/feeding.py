@@ -16,7 +16,7 @@ from durable.kernel.history.events import Event, EventType
 from durable.kernel.loop.event_loop import trouble_of_the_machine
 from durable.kernel.payloads import birthplace
 from durable.kernel.payloads.heft import heft
-from durable.kernel.replay import causes
+from durable.kernel.replay import causes, judging
 from durable.kernel.texts.failure import describe, for_log
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def feed(execution: Execution, event: Event) -> int:
 def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
     """How the workflow ended, when its main task is done or abandoned. `dropped` are calls that nobody awaits.
 
-    Raises `StackExhausted` or `WorkflowBlocked` if the cause is the machine and not the code.
+    Raises `StackExhausted` or `WorkflowBlocked` if the cause is the machine and not the code, and `CodeRaised` if the
+    code has a bug, which a deploy may repair.
     """
     loop = execution.loop
     main = loop.main
@@ -52,17 +53,29 @@ def ending(execution: Execution, dropped: tuple[str, ...]) -> Ending:
         if main is None or not main.done():
             raise loop.exit if loop.exit is not None else RuntimeError("The workflow has not ended.")
         result = main.result()
+    except BaseException as error:  # noqa: BLE001 - whatever the user's code raised ends its workflow, and nothing else
+        return _raised(execution, error, left, dropped, left_code=True)
+    try:
         born = birthplace.result(execution.workflow_id, None)
         payload = execution.codec.encode(result, execution.definition.result_hint, path="result", birthplace=born)
         return CompleteWorkflow(payload, left, dropped)
-    except BaseException as error:  # noqa: BLE001 - whatever the user's code raised ends its workflow, and nothing else
-        if is_a(error, asyncio.CancelledError) and execution.cancel_reason is not None:
-            return CancelWorkflow(execution.cancel_reason, left, dropped)
-        blocked = trouble_of_the_machine(error)
-        if blocked is not None:
-            raise blocked from for_log(error)
-        cause = causes.ordinals(error, last_ordinal=execution.calls.last_ordinal)
-        return FailWorkflow(describe(error), left, dropped, error, cause)
+    except BaseException as error:  # noqa: BLE001 - a result's own code may raise anything, too
+        return _raised(execution, error, left, dropped, left_code=False)
+
+
+def _raised(
+    execution: Execution, error: BaseException, left: int, dropped: tuple[str, ...], *, left_code: bool
+) -> Ending:
+    if is_a(error, asyncio.CancelledError) and execution.cancel_reason is not None:
+        return CancelWorkflow(execution.cancel_reason, left, dropped)
+    blocked = trouble_of_the_machine(error)
+    if blocked is not None:
+        raise blocked from for_log(error)
+    bug = judging.bug(execution, error) if left_code else None
+    if bug is not None:
+        raise bug from error
+    cause = causes.ordinals(error, last_ordinal=execution.calls.last_ordinal)
+    return FailWorkflow(describe(error), left, dropped, error, cause)
 
 
 def _start(execution: Execution, event: Event) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from durable.errors import PayloadError, SignalUnreadable, WorkflowBlocked
 from durable.kernel.history.commands import RecordUnreadable
+from durable.kernel.loop import handled
 from durable.kernel.payloads import birthplace
 from durable.kernel.payloads.heft import unusual_heft
 
@@ -60,6 +61,7 @@ class Mailbox:
         every replay raises it: nobody outside can block a workflow. Faults that only a deploy can have caused do block
         it: a payload that the codec cannot open, or one that was readable before.
         """
+        handled.mark(self._loop)
         kept = self._kept.get(name)
         if kept:
             seq, payload = kept.popleft()

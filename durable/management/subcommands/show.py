@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -56,7 +56,10 @@ def _run(options: dict[str, Any]) -> Answer:
     unread = look.unread(snapshot.id, limit=_MOST_UNREAD + 1, characters=_MOST_CHARACTERS)
     cause = look.cause_of_failure(snapshot.id)
     events, more, problem = _history(snapshot, options)
+    block = look.last_block(snapshot.id) if snapshot.blocked_reason else None
+    blocked = {} if block is None else hiding.of_event(block, snapshot)
     data = plain(snapshot) | {
+        "block": blocked or None,
         "result": _result(snapshot),
         "failure": plain_failure(snapshot.failure),
         "cause": [{"ordinal": it.ordinal, "activity": it.activity, "row": it.row_id} for it in cause],
@@ -69,6 +72,7 @@ def _run(options: dict[str, Any]) -> Answer:
     }
     lines = [
         *_header(snapshot, cause),
+        *_traceback_lines(blocked),
         "",
         *_pending_lines(pending),
         *_unread_lines(unread),
@@ -168,6 +172,11 @@ def _header(snapshot: Snapshot, cause: Sequence[FailedActivity]) -> list[str]:
     if snapshot.reason:
         lines.append(f"reason    {printable(snapshot.reason)}")
     return lines
+
+
+def _traceback_lines(blocked: Mapping[str, Any]) -> list[str]:
+    """The traceback of the bug that blocks it, line by line."""
+    return [f"          {printable(line)}" for line in str(blocked.get("traceback") or "").splitlines()]
 
 
 def _pending_lines(pending: Sequence[look.PendingRow]) -> list[str]:

@@ -157,6 +157,17 @@ def fitting(
     return number, number < len(rows)
 
 
+def last_of(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, type: EventType) -> Event | None:
+    """The last event of a type, if there is one."""
+    columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
+    rows = sql.fetch(
+        connection,
+        f"SELECT {columns} FROM durable_event e WHERE e.workflow_id = %s AND e.type = %s ORDER BY e.seq DESC LIMIT 1",
+        [sql.param(connection, workflow_id), type.value],
+    )
+    return _event(rows[0]) if rows else None
+
+
 def _event(row: tuple[object, ...]) -> Event:
     _, seq, kind, ordinal, data, recorded_at = row
     loaded = json.loads(cast(str, data))

@@ -33,6 +33,7 @@ class LockedWorkflow:
     last_seq: int
     wake_at: datetime | None
     deadline_at: datetime | None
+    blocked_at: datetime | None
     blocked_reason: str
     blocked_version: str
     poison_turns: int
@@ -48,11 +49,25 @@ class LockedWorkflow:
         """Whether it is not in one of the four hard terminals."""
         return not self.status.is_terminal
 
+    def deadline(self, at: datetime) -> datetime | None:
+        """When its time is up, if it goes on at `at`: the time for which it was blocked does not count. While only its
+        full history blocks it, its time runs.
+        """
+        if self.deadline_at is None or not self.stands_still:
+            return self.deadline_at
+        assert self.blocked_at is not None
+        return self.deadline_at + max(at - self.blocked_at, timedelta())
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether it is blocked by something else than a full history, and it is known since when."""
+        return bool(self.blocked_reason) and self.error_class != HISTORY_FULL and self.blocked_at is not None
+
 
 # Locking and looking are SQL by hand: building these queries and converting their rows cost more than running them.
 _COLUMNS = (
-    "id, type, single, status, run, run_seq, last_seq, {wake_at}, {deadline_at}, blocked_reason, blocked_version, "
-    "poison_turns, priority, key, history_bytes, error_class"
+    "id, type, single, status, run, run_seq, last_seq, {wake_at}, {deadline_at}, {blocked_at}, blocked_reason, "
+    "blocked_version, poison_turns, priority, key, history_bytes, error_class"
 )
 
 
@@ -73,11 +88,11 @@ def _select(
 
 
 def _columns(connection: BaseDatabaseWrapper) -> str:
-    return _COLUMNS.format(wake_at=sql.moment(connection, "wake_at"), deadline_at=sql.moment(connection, "deadline_at"))
+    return _COLUMNS.format(**{name: sql.moment(connection, name) for name in ("wake_at", "deadline_at", "blocked_at")})
 
 
 def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
-    owner, kind, single, status, run, run_seq, last_seq, wake_at, deadline_at, *rest = row
+    owner, kind, single, status, run, run_seq, last_seq, wake_at, deadline_at, blocked_at, *rest = row
     return LockedWorkflow(
         sql.as_uuid(owner),
         kind,
@@ -88,6 +103,7 @@ def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
         last_seq,
         moment_from_database(wake_at),
         moment_from_database(deadline_at),
+        moment_from_database(blocked_at),
         *rest,
     )
 
@@ -165,8 +181,11 @@ class Progress:
     blocked_reason: str = ""
     blocked_version: str = ""
     blocked_by: Kind = NO_KIND
+    blocked_at: datetime | None = None
     poison_turns: int = 0
     closed_at: datetime | None = None
+    deadline_at: datetime | None = None
+    """None: it stays as it is."""
 
 
 # One that has not been counted yet stays so: the next turn counts all of it.
@@ -218,6 +237,8 @@ _GIVEN = sql.RowSet(
         ("blocked_version", "text"),
         ("poison_turns", "int"),
         ("closed_at", "timestamptz"),
+        ("blocked_at", "timestamptz"),
+        ("deadline_at", "timestamptz"),
         ("error_class", "text"),
         ("error_group", "text"),
         ("added", "bigint"),
@@ -234,6 +255,7 @@ UPDATE durable_workflow AS w SET
     status = given.status, last_seq = given.last_seq, wake_at = given.wake_at, timers = given.timers,
     result = given.result, failure = given.failure, blocked_reason = given.blocked_reason,
     blocked_version = given.blocked_version, poison_turns = given.poison_turns, closed_at = given.closed_at,
+    blocked_at = given.blocked_at, deadline_at = coalesce(given.deadline_at, w.deadline_at),
     error_class = {error_class}, error_group = {error_group},
     history_bytes = given.added + CASE WHEN w.history_bytes > 0 THEN w.history_bytes ELSE (
         SELECT coalesce(sum({size}), 0) FROM durable_event e
@@ -269,6 +291,8 @@ def advancing(
             p.blocked_version,
             p.poison_turns,
             p.closed_at,
+            p.blocked_at,
+            p.deadline_at,
             (p.blocked_by if p.failure is None else p.failure.kind).error_class,
             (p.blocked_by if p.failure is None else p.failure.kind).error_group,
             added.get(p.id, 0),
@@ -343,33 +367,6 @@ def count_poison(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> Non
         "UPDATE durable_workflow SET poison_turns = poison_turns + 1 WHERE id = %s AND status IN ('running', 'paused')",
         [sql.param(connection, workflow_id)],
     )
-
-
-def blocked_by_other_code(
-    connection: BaseDatabaseWrapper, version: str, *, limit: int, after: uuid.UUID
-) -> list[uuid.UUID]:
-    """Blocked live workflows that this version of the code has not tried yet, in id order after `after`."""
-    rows = sql.fetch(
-        connection,
-        "SELECT id FROM durable_workflow WHERE blocked_reason <> '' AND blocked_version NOT IN (%s, '') "
-        f"AND status IN ('running', 'paused') AND id > %s ORDER BY id LIMIT {int(limit)}",
-        [version, sql.param(connection, after)],
-    )
-    return [sql.as_uuid(row[0]) for row in rows]
-
-
-def offer_again(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
-    """Lets the next turn try these (locked) blocked workflows once more, without removing the mark."""
-    if ids:
-        now, params = clock.now_sql(connection)
-        condition, more = sql.among(connection, "id", ids)
-        sql.execute(
-            connection,
-            f"UPDATE durable_workflow SET blocked_version = '', wake_at = {now} "
-            "WHERE blocked_reason <> '' AND blocked_version <> '' AND status IN ('running', 'paused') "
-            f"AND {condition}",
-            [*params, *more],
-        )
 
 
 def holder_of_key(connection: BaseDatabaseWrapper, workflow_type: str, key: str) -> uuid.UUID | None:

@@ -48,6 +48,7 @@ def begin(
         "run_seq": 1, "input": ANY, "result": None, "failure": None, "parent_id": None,
         "queue": definition.queue, "priority": 0, "custom_status": "", "last_seq": 1, "wake_at": None, "timers": [],
         "history_bytes": True, "error_class": True, "blocked_reason": "", "blocked_version": "", "poison_turns": 0,
+        "blocked_at": None,
         "deadline_at": None if timeout is None else begins_at + timeout, "created_at": state.now, "closed_at": None,
         **FILLED_LATER,
     }  # fmt: skip

@@ -93,6 +93,7 @@ def close(
         failure=failure,
         blocked_reason="",
         blocked_version="",
+        blocked_at=None,
         poison_turns=0,
         closed_at=state.now,
     )

@@ -80,6 +80,8 @@ def unblock(state: State, workflow_id: uuid.UUID, reason: str) -> Any:
     if not workflow["blocked_reason"]:
         return WorkflowNotBlocked
     append(state, workflow_id, "workflow_unblocked", {"actor": "", "reason": reason})
+    if workflow["deadline_at"] is not None:
+        workflow["deadline_at"] += state.now - workflow["blocked_at"]
     _unmark(workflow)
     _audit(state, workflow_id, "unblock", reason)
     workflow["wake_at"] = state.now
@@ -88,7 +90,7 @@ def unblock(state: State, workflow_id: uuid.UUID, reason: str) -> Any:
 
 
 def _unmark(workflow: Row) -> None:
-    workflow.update(timers=[], blocked_reason="", blocked_version="", poison_turns=0)
+    workflow.update(timers=[], blocked_reason="", blocked_version="", blocked_at=None, poison_turns=0)
 
 
 def deploy(state: State, version: str) -> int:
@@ -113,7 +115,7 @@ def poison(state: State, workflow_id: uuid.UUID) -> None:
         return
     append(state, workflow_id, "workflow_blocked")
     _unmark(workflow)
-    workflow.update(blocked_reason=ANY, blocked_version=registry.version(), wake_at=None)
+    workflow.update(blocked_reason=ANY, blocked_version=registry.version(), blocked_at=state.now, wake_at=None)
     _park(state, workflow_id, parked=True)
 
 

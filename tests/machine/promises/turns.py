@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from durable.conf import settings
@@ -112,6 +112,10 @@ def _judge(before: State, after: State, workflow_id: uuid.UUID) -> None:
         assert now["status"] == was["status"] == "running"
         assert {k: {**m, "parked": new[k]["parked"], "visible_at": new[k]["visible_at"]} for k, m in old.items()
                 if k in new} == new  # fmt: skip
+    assert (now["blocked_at"] is not None) is bool(now["blocked_reason"])
+    if now["deadline_at"] is not None:
+        goes_on = bool(was["blocked_reason"]) and not now["blocked_reason"] and not closing
+        assert now["deadline_at"] - was["deadline_at"] == (after.now - was["blocked_at"] if goes_on else timedelta())
     left = _read(before, was, fresh, gone)
     _judge_unread(after, workflow_id, left, closing, new if closing else {}, old)
     _judge_rows(before, after, workflow_id, fresh, bool(closing))

@@ -63,7 +63,7 @@ async def around(folder: str, label: str) -> None:
 async def fall_over(label: str) -> None:
     """Log a line, and fail by its own code."""
     durable.logger.info("about to fall: %s", label)
-    raise LookupError(label)
+    raise ValueError(label)
 
 
 @workflow(name="plant.lean")
@@ -78,7 +78,7 @@ async def wrap(label: str) -> None:
     try:
         await activities.fail.execute(label)
     except durable.ActivityError as error:
-        raise LookupError(label) from error
+        raise ValueError(label) from error
 
 
 @workflow(name="plant.lean_on_group")
