@@ -6,7 +6,8 @@ from django.apps import AppConfig, apps
 from django.utils.module_loading import autodiscover_modules
 
 from durable.errors.hiding import hide
-from durable.kernel.authoring.registry import label_of_module, registry
+from durable.kernel.authoring.naming import label_of_module
+from durable.kernel.authoring.registry import registry
 
 
 class DurableConfig(AppConfig):

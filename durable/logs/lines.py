@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import structlog
@@ -23,12 +23,10 @@ from durable.kernel.texts.failure import for_report, sentence, without_frames
 from durable.kernel.texts.tracebacks import real_traceback
 from durable.logs import structured
 from durable.logs.fields import spoken
-from durable.logs.records import plain_record, written
+from durable.logs.records import ExcInfo, plain_record, written
 from durable.outbound import departures, floods
 
 _STATE = re.compile(r"[0-9A-Z]{5}|SQLITE_[A-Z_]{1,40}")
-
-ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 def _this_thread() -> tuple[int, str]:

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any, Protocol
 
 from durable.errors.showing import visible
 from durable.kernel.texts import tracebacks
 from durable.logs.fields import text_of
 
-if TYPE_CHECKING:
-    from durable.logs.lines import Line
-
 _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+
+
+class Entry(Protocol):
+    """What a record is made of, such as a `lines.Line`: an event, and the time, place and thread of its call."""
+
+    standard: logging.Logger
+    level: int
+    event: str
+    fields: dict[str, Any]
+    exc_info: ExcInfo | None
+    place: tuple[str, int, str]
+    at: float
+    thread: tuple[int, str]
 
 
 class EventRecord(logging.LogRecord):
@@ -26,7 +39,7 @@ class EventRecord(logging.LogRecord):
         return f"{message} {fields}" if fields and self.msg == self.__dict__.get("durable_event") else message
 
 
-def plain_record(line: Line, fields: Mapping[str, Any]) -> logging.LogRecord:
+def plain_record(line: Entry, fields: Mapping[str, Any]) -> logging.LogRecord:
     """The record of a line, by the project's record factory."""
     record = bare_record(line, line.event, (), {_attribute(name): value for name, value in fields.items()})
     record.exc_text = written(line.exc_info)
@@ -51,7 +64,7 @@ def written(exc_info: Any) -> str | None:
     return tracebacks.logged(error)
 
 
-def bare_record(line: Line, message: object, args: tuple[Any, ...], extra: Mapping[str, Any]) -> logging.LogRecord:
+def bare_record(line: Entry, message: object, args: tuple[Any, ...], extra: Mapping[str, Any]) -> logging.LogRecord:
     """A record with this message and the time, place and thread of the log call."""
     path, number, function = line.place
     record = line.standard.makeRecord(

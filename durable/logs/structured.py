@@ -8,16 +8,13 @@ import inspect
 import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from structlog.processors import MaybeTimeStamper, TimeStamper
 
 from durable.kernel.texts.standins import stand_in
-from durable.logs.records import bare_record, plain_record
-
-if TYPE_CHECKING:
-    from durable.logs.lines import Line
+from durable.logs.records import Entry, bare_record, plain_record
 
 Processor = Callable[[Any, str, Any], Any]
 
@@ -36,7 +33,7 @@ class _End:
     place, and with the error itself, for tools that take errors from records.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Entry) -> None:
         self._line = line
         self.said = False
 
@@ -59,7 +56,7 @@ class _End:
         self._say(message, *args, **rest)
 
 
-def say(line: Line) -> None:
+def say(line: Entry) -> None:
     """Logs a line through the project's processors. If they raise, it is logged without them, and their error is
     raised.
 
@@ -82,7 +79,7 @@ def say(line: Line) -> None:
         raise
 
 
-def _processors(line: Line) -> list[Processor]:
+def _processors(line: Entry) -> list[Processor]:
     """The project's processors, with the time of the log call."""
     return [_stamping(processor, line.at) for processor in structlog.get_config()["processors"]]
 

@@ -7,7 +7,7 @@ handlers may raise, block or use the ORM: no loop, no result and no transaction 
 
 from __future__ import annotations
 
-from durable.outbound.departures import Departure
+from durable.outbound.departure import Departure
 from durable.outbound.holding import after_commit, aside, holding, release, send
 from durable.outbound.road import CAPACITY, Upkeep, is_blocked, start, stop, wait_at_most
 

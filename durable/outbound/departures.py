@@ -1,4 +1,4 @@
-"""A departure: a log line or a signal on its way out, and the last step of its way."""
+"""The last step of a departure's way: the project's code is called."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 from durable.errors.showing import class_name, clean, full_name, is_a, said, visible
 from durable.outbound import floods
+from durable.outbound.departure import Departure
 
 LINE: Final = "log line"
 MOST_DEEP: Final = 5
@@ -19,33 +20,6 @@ _LONGEST_SENTENCE: Final = 500
 
 _depth: contextvars.ContextVar[int] = contextvars.ContextVar("durable_lines_under_way", default=0)
 """How many lines are being emitted around the current log call."""
-
-
-class Departure(Protocol):
-    """A log line or a signal. `kind` is its noun; `context` the context variables of the call that made it."""
-
-    @property
-    def kind(self) -> str: ...
-
-    @property
-    def context(self) -> contextvars.Context: ...
-
-    @property
-    def is_heavy(self) -> bool:
-        """Whether it keeps an error alive, with all that the frames of its traceback hold: arguments, rows, files."""
-        ...
-
-    def lighten(self) -> None:
-        """Make text of that error. Never raises."""
-        ...
-
-    def is_admitted(self) -> bool:
-        """Whether it may be emitted, or is one too many of its kind. Called once."""
-        ...
-
-    def depart(self) -> None:
-        """Calls the project's code. May raise anything."""
-        ...
 
 
 def is_too_deep(departure: Departure) -> bool:

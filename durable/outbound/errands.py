@@ -9,7 +9,8 @@ import threading
 
 from django.db import connections
 
-from durable.outbound.departures import Departure, depart, guarded, say_lost
+from durable.outbound.departure import Departure
+from durable.outbound.departures import depart, guarded, say_lost
 
 
 class Errand(threading.Thread):

@@ -6,17 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from durable.outbound.departures import Departure
+from durable.outbound.departure import Departure
 
 MOST = 20
 SPAN = 60.0
 _KEYS = 1_000
 """So many keys are remembered before those whose time is over are forgotten."""
 
-Summary = Callable[[int], "Departure"]
+Summary = Callable[[int], Departure]
 
 monotonic = time.monotonic
 """Replaced in tests."""

@@ -10,7 +10,7 @@ from functools import partial
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.outbound import road
-from durable.outbound.departures import Departure
+from durable.outbound.departure import Departure
 
 
 class _Here(threading.local):

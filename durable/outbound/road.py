@@ -12,7 +12,8 @@ from functools import partial
 from django.db import connections
 
 from durable.outbound import errands, floods
-from durable.outbound.departures import Departure, depart, guarded, is_too_deep, say_lost
+from durable.outbound.departure import Departure
+from durable.outbound.departures import depart, guarded, is_too_deep, say_lost
 
 CAPACITY = 10_000
 """The size of the queue. When it is full, more is lost and counted, and the count is logged when there is room again.

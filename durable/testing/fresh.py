@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import subprocess
@@ -22,15 +21,16 @@ PATIENCE = 300
 
 Job: TypeAlias = dict[str, Any]
 
-_CODE = "import django; django.setup(); from durable.testing import fresh; fresh.answer()"
-_ADVICE = "Define the workflow at the top level of a module that can be imported, or use replay_here."
+_CODE = "import django; django.setup(); import durable.testing.answering; durable.testing.answering.answer()"
+ADVICE = "Define the workflow at the top level of a module that can be imported, or use replay_here."
+"""What to do about a workflow that another process cannot find."""
 
 
 def job(history: History, definition: WorkflowDefinition[Any, Any]) -> Job:
     """The data that another process needs. Raises `NotReplayable` for code that it could not import."""
     module, _, _ = definition.place.rpartition(f".{definition.fn.__qualname__}")
     if "<locals>" in definition.fn.__qualname__ or module == "__main__":
-        raise NotReplayable(f"A fresh process cannot import {definition.place}. {_ADVICE}")
+        raise NotReplayable(f"A fresh process cannot import {definition.place}. {ADVICE}")
     return {
         "origin": history.origin,
         "module": module,
@@ -70,39 +70,8 @@ def replay(jobs: Sequence[Job], *, hash_seed: int) -> None:
         raise error
 
 
-def answer() -> None:
-    """The other process: replays the jobs from standard input, and writes the first error to standard output."""
-    stdout = os.dup(1)
-    os.dup2(2, 1)  # output of the project goes elsewhere, so that standard output has only the answer
-    result = _first_error(json.load(sys.stdin))
-    with os.fdopen(stdout, "w", encoding="utf-8") as out:
-        json.dump(result, out)
-
-
-def _first_error(jobs: Sequence[Job]) -> dict[str, Any] | None:
-    from durable.testing.replaying import replayed
-
-    for job in jobs:
-        try:
-            replayed(job["history"], _found(job))
-        except (NonDeterminism, WorkflowBlocked, Impure, NotReplayable) as error:
-            return {"origin": job["origin"], **_told(error)}
-    return None
-
-
-def _found(job: Job) -> WorkflowDefinition[Any, Any]:
-    definition: Any = importlib.import_module(job["module"])
-    try:
-        for name in job["qualname"].split("."):
-            definition = getattr(definition, name)
-    except AttributeError as error:
-        raise NotReplayable(f"{job['module']} has no {job['qualname']} in a fresh process. {_ADVICE}") from error
-    if not isinstance(definition, WorkflowDefinition):
-        raise NotReplayable(f"{job['qualname']} of {job['module']} is no workflow in a fresh process. {_ADVICE}")
-    return definition
-
-
-def _told(error: Exception) -> dict[str, Any]:
+def told(error: Exception) -> dict[str, Any]:
+    """An error of a replay as plain JSON, for the process that has asked."""
     match error:
         case NonDeterminism():
             values = {"position": error.position, "recorded": error.recorded, "asked": error.asked}

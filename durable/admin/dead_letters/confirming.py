@@ -32,6 +32,7 @@ from durable.flow.looks import look
 from durable.flow.transactions import transaction
 
 if TYPE_CHECKING:
+    # A circle: this is the part of the room that confirms, in a file of its own.
     from durable.admin.dead_letters.room import DeadLetterAdmin
 
 LONGEST_REASON = 1_000

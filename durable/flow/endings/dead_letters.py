@@ -60,7 +60,15 @@ def bury(connection: BaseDatabaseWrapper, deaths: Sequence[Death], *, at: dateti
     and the marker says so; under *hold* the workflow keeps waiting. No crash can come between the two.
     """
     for d in deaths:
-        reporting.dead_lettered(d, delivered=delivers(d))
+        reporting.dead_lettered(
+            d.workflow,
+            d.row,
+            cause=d.cause,
+            attempts=d.row.attempts + d.attempts,
+            error=d.error,
+            raised=d.raised,
+            delivered=delivers(d),
+        )
     outbox.bury(
         connection,
         [

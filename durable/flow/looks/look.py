@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -33,9 +32,6 @@ from durable.store.operators import causes, reads, redrives
 from durable.store.operators import naming as names
 from durable.store.operators.reads import PendingRow, QueueState, Standing, UnreadMessage
 from durable.store.runs import history as histories
-
-if TYPE_CHECKING:
-    from durable.models.outbox import OutboxQuerySet
 
 __all__ = [
     "LATE_AFTER",
@@ -330,7 +326,7 @@ def dead_letters_matching(
     *,
     limit: int,
     after: tuple[datetime, int] | None = None,
-    within: OutboxQuerySet | None = None,
+    within: redrives.Within | None = None,
 ) -> list[RowSnapshot]:
     """At most `limit` of the dead letters that match, oldest first, after a (dead-lettered at, id), among the rows
     `within`, or among all. Raises `OptionInvalid` for an invalid filter.
@@ -339,7 +335,7 @@ def dead_letters_matching(
     return transaction.reading(partial(redrives.dead_letters, wanted=wanted, limit=limit, after=after, within=within))
 
 
-def places_matching(wanted: DeadLetterFilter, *, limit: int, within: OutboxQuerySet) -> list[Place]:
+def places_matching(wanted: DeadLetterFilter, *, limit: int, within: redrives.Within) -> list[Place]:
     """The same, as places only, for checking the gates of many."""
     selecting.check(wanted)
     places = transaction.reading(partial(redrives.places, wanted=wanted, limit=limit, within=within))

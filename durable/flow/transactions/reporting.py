@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from durable import signals
 from durable.errors import ActivityError, WorkflowTimedOut
@@ -20,9 +20,6 @@ from durable.outcomes import Cause, Claim, Failed, Failure, KeyHeld, RetryLater,
 from durable.store.deliveries.outbox import LockedRow
 from durable.store.runs.starts import NewActivity, NewWorkflow
 from durable.store.runs.workflows import LockedWorkflow
-
-if TYPE_CHECKING:
-    from durable.flow.endings.dead_letters import Death
 
 logger = get_logger("durable.flow")
 
@@ -102,22 +99,32 @@ def delivery_failed(row: LockedRow, cause: Cause, *, worker: str, error: Failure
     )
 
 
-def dead_lettered(death: Death, *, delivered: bool) -> None:
-    """An activity is a dead letter: it waits for staff, or its workflow has got the failure (`delivered`)."""
-    row, workflow, error = death.row, death.workflow, death.error
-    failure = error or Failure("DeliveryFailed", death.cause.value.replace("_", " "))
+def dead_lettered(
+    workflow: LockedWorkflow,
+    row: LockedRow,
+    *,
+    cause: Cause,
+    attempts: int,
+    error: Failure | None,
+    raised: BaseException | None,
+    delivered: bool,
+) -> None:
+    """An activity is a dead letter: it waits for staff, or its workflow has got the failure (`delivered`). `raised` is
+    the exception itself, if this process has it.
+    """
+    failure = error or Failure("DeliveryFailed", cause.value.replace("_", " "))
     logger.error(
         "activity.dead_lettered",
         workflow=str(workflow.id),
         run=row.run,
         ordinal=row.ordinal,
         activity=row.activity,
-        cause=death.cause.value,
+        cause=cause.value,
         delivered=delivered,
         deliveries=row.deliveries,
-        attempts=row.attempts + death.attempts,
+        attempts=attempts,
         **_of_failure(error),
-        exc_info=_error_or(death.raised, row.activity, row.ordinal, failure),
+        exc_info=_error_or(raised, row.activity, row.ordinal, failure),
     )
     signals.of_activity(
         signals.activity_dead_lettered,
@@ -128,10 +135,10 @@ def dead_lettered(death: Death, *, delivered: bool) -> None:
         run=row.run,
         ordinal=row.ordinal,
         single=workflow.single,
-        cause=death.cause.value,
+        cause=cause.value,
         delivered=delivered,
         deliveries=row.deliveries,
-        attempts=row.attempts + death.attempts,
+        attempts=attempts,
         error_type=failure.type,
         error_message=failure.message,
     )

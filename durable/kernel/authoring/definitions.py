@@ -13,8 +13,8 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from durable.errors import CODE_ERRORS
 from durable.kernel.authoring.declarations import implied_name
+from durable.kernel.authoring.naming import labels
 from durable.kernel.authoring.options import OnDeadLetter, OnExhausted
-from durable.kernel.authoring.registry import registry
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.payloads.arguments import ArgumentPlan
 from durable.kernel.payloads.hints import resolved
@@ -41,9 +41,9 @@ class Definition:
     @property
     def name(self) -> str:
         """The registered name: the one that the decorator gave, else `app_label.function`."""
-        if self._name_of != registry.generation:
-            self._name = self.explicit_name or implied_name(self.fn, registry.label_for)
-            self._name_of = registry.generation
+        if self._name_of != labels.generation:
+            self._name = self.explicit_name or implied_name(self.fn, labels.label_for)
+            self._name_of = labels.generation
         return self._name
 
     @functools.cached_property

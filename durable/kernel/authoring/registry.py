@@ -9,24 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from durable.errors import AlreadyRegistered, NotRegistered
 from durable.kernel.authoring import code_version
+from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
+from durable.kernel.authoring.naming import labels
 
-if TYPE_CHECKING:
-    from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
-
-D = TypeVar("D", "ActivityDefinition[Any, Any]", "WorkflowDefinition[Any, Any]")
-
-
-def label_of_module(module: str) -> str:
-    """The label of a module without Django's help: the package before `workflows` or `activities`, else the package."""
-    parts = module.split(".")
-    for word in ("workflows", "activities"):
-        if word in parts[1:]:
-            return parts[parts.index(word, 1) - 1]
-    return parts[-2] if len(parts) > 1 else parts[0]
+D = TypeVar("D", ActivityDefinition[Any, Any], WorkflowDefinition[Any, Any])
 
 
 @dataclass
@@ -79,19 +69,17 @@ class Registry:
     def __init__(self) -> None:
         self._activities: _Shelf[ActivityDefinition[Any, Any]] = _Shelf("activity")
         self._workflows: _Shelf[WorkflowDefinition[Any, Any]] = _Shelf("workflow")
-        self._label_for: Callable[[str], str] = label_of_module
         self._version: str | None = None
         self._modules: dict[str, bytes] = {}
-        self.generation = 0
 
     @property
     def label_for(self) -> Callable[[str], str]:
         """Maps a module's name to the label with which default names begin. The app sets it from Django's registry."""
-        return self._label_for
+        return labels.label_for
 
     @label_for.setter
     def label_for(self, hook: Callable[[str], str]) -> None:
-        self._label_for = hook
+        labels.label_for = hook
         self._touch()
 
     def add_activity(self, definition: ActivityDefinition[Any, Any]) -> None:
@@ -141,17 +129,16 @@ class Registry:
     @contextmanager
     def isolated(self) -> Iterator[Registry]:
         """Empties the registry for a block, for tests, and restores it afterwards, the label hook included."""
-        before = self._activities, self._workflows, self._label_for
+        before = self._activities, self._workflows, labels.label_for
         self._activities, self._workflows = _Shelf("activity"), _Shelf("workflow")
         self._touch()
         try:
             yield self
         finally:
-            self._activities, self._workflows, self._label_for = before
+            self._activities, self._workflows, labels.label_for = before
             self._touch()
 
     def _touch(self) -> None:
-        self.generation += 1
         self._version = None
         self._activities.index = self._workflows.index = None
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import AsyncGenerator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from durable.kernel.loop import lines
 from durable.kernel.loop.asyncio_private import enter_task, get_running_loop, leave_task, set_running_loop
-from durable.kernel.loop.event_loop import CLOSED, CLOSING, is_exhausted
+from durable.kernel.loop.event_loop import CLOSED, CLOSING, WorkflowLoop, is_exhausted
+from durable.kernel.loop.futures import WorkflowTask
 from durable.kernel.loop.unsupported import close_unstarted
-
-if TYPE_CHECKING:
-    from durable.kernel.loop.futures import WorkflowTask
-from durable.kernel.loop.event_loop import WorkflowLoop
 
 logger = logging.getLogger("durable.workflow")
 

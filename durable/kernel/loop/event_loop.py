@@ -37,6 +37,7 @@ from durable.kernel.texts.failure import describe, for_log
 from durable.kernel.texts.tracebacks import around
 
 if TYPE_CHECKING:
+    # A circle: the loop leads from code that runs on it to its execution, and does not use that itself.
     from durable.kernel.replay.execution import Execution
     from durable.outcomes import Failure
 

@@ -7,14 +7,9 @@ that order differ between the first run and its replay.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextvars import Context
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from durable.kernel.replay.calls import Calls
+from typing import Any, Protocol
 
 
 class WorkflowFuture(asyncio.Future[Any]):
@@ -28,6 +23,13 @@ class WorkflowFuture(asyncio.Future[Any]):
         return self.number
 
 
+class Withdraws(Protocol):
+    """What the futures of activities belong to: the `Calls` of a run."""
+
+    def withdraw(self, future: ActivityFuture, /) -> None:
+        """The future was cancelled."""
+
+
 class ActivityFuture(WorkflowFuture):
     """What `.execute()` returns: the future outcome of an activity that was called.
 
@@ -38,7 +40,7 @@ class ActivityFuture(WorkflowFuture):
     __slots__ = ("activity", "calls", "digest", "hint", "options", "ordinal", "payload")
 
     activity: str
-    calls: Calls
+    calls: Withdraws
     digest: str
     hint: Any
     options: Mapping[str, Any]

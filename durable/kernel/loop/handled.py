@@ -11,13 +11,10 @@ import itertools
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from durable.errors.showing import is_a
 from durable.kernel.texts import tracebacks
-
-if TYPE_CHECKING:
-    from durable.kernel.loop.event_loop import WorkflowLoop
 
 _MARK: Final = "_durable_handled"
 _MOST_PARTS: Final = 1_000
@@ -25,7 +22,14 @@ _MOST_PARTS: Final = 1_000
 _attributes: Callable[[BaseException], dict[str, Any]] = BaseException.__dict__["__dict__"].__get__
 
 
-def mark(loop: WorkflowLoop) -> None:
+class Activating(Protocol):
+    """What code runs on, such as a `WorkflowLoop`: the workflow, and the number of the current activation."""
+
+    workflow_id: uuid.UUID
+    activation: int
+
+
+def mark(loop: Activating) -> None:
     """Marks the error that the calling code is handling, if there is one, with the current activation.
 
     On the error itself: a reference from here would keep the frames of every error that the code has ever handled.

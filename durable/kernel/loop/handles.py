@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from durable.kernel.loop.timers import TimerId, Timers
+TimerId = tuple[int, int]
 
 NEVER = -1
 """In place of a due time: infinitely far."""
@@ -44,6 +43,13 @@ class ReadyHandle:
         return self.context
 
 
+class KeepsTimers(Protocol):
+    """What pending handles are kept in: the `Timers` of a run."""
+
+    def cancelled(self, handle: TimerHandle, /) -> None:
+        """The handle is not pending any longer."""
+
+
 class TimerHandle(ReadyHandle):
     """What `call_at` and `call_later` return. `id` is None until the activation is idle."""
 
@@ -55,7 +61,7 @@ class TimerHandle(ReadyHandle):
         args: tuple[Any, ...],
         context: Context | None,
         *,
-        timers: Timers,
+        timers: KeepsTimers,
         due: int,
         born: int,
     ) -> None:

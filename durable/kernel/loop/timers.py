@@ -15,9 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from heapq import heapify, heappop, heappush
 
-from durable.kernel.loop.handles import NEVER, TimerHandle
-
-TimerId = tuple[int, int]
+from durable.kernel.loop.handles import NEVER, TimerHandle, TimerId
 
 MICROSECOND = timedelta(microseconds=1)
 MILLISECOND = 1_000

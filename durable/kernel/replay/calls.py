@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from durable.errors import HistoryFull
 from durable.kernel.history.commands import CancelActivity, RecordUnreadable
 from durable.kernel.history.room import FULL
 from durable.kernel.loop import handled
+from durable.kernel.loop.event_loop import WorkflowLoop
 from durable.kernel.loop.futures import ActivityFuture
-
-if TYPE_CHECKING:
-    from durable.kernel.loop.event_loop import WorkflowLoop
 
 Asked = ActivityFuture | CancelActivity | RecordUnreadable
 

@@ -14,13 +14,14 @@ from durable.kernel.codec import read_arguments, read_digest_key
 from durable.kernel.history.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.loop.event_loop import trouble_of_the_machine
+from durable.kernel.loop.futures import ActivityFuture
 from durable.kernel.payloads import birthplace
 from durable.kernel.payloads.heft import heft
 from durable.kernel.replay import causes, judging
 from durable.kernel.texts.failure import describe, for_log
 
 if TYPE_CHECKING:
-    from durable.kernel.loop.futures import ActivityFuture
+    # A circle: this is the part of an execution that feeds it, in a file of its own.
     from durable.kernel.replay.execution import Execution
 
 

@@ -10,6 +10,7 @@ from durable.kernel.loop import handled
 from durable.kernel.texts.failure import describe
 
 if TYPE_CHECKING:
+    # A circle: this is the part of an execution that judges its errors, in a file of its own.
     from durable.kernel.replay.execution import Execution
 
 _ANY: Final = (Exception, BaseException)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from durable.errors import PayloadError, SignalUnreadable, WorkflowBlocked
+from durable.kernel.codec import Codec
 from durable.kernel.history.commands import RecordUnreadable
 from durable.kernel.loop import handled
+from durable.kernel.loop.event_loop import WorkflowLoop
+from durable.kernel.loop.futures import WorkflowFuture
 from durable.kernel.payloads import birthplace
 from durable.kernel.payloads.heft import unusual_heft
-
-if TYPE_CHECKING:
-    import uuid
-
-    from durable.kernel.codec import Codec
-    from durable.kernel.loop.event_loop import WorkflowLoop
-    from durable.kernel.loop.futures import WorkflowFuture
-    from durable.kernel.replay.calls import Calls
-
+from durable.kernel.replay.calls import Calls
 
 Signal = tuple[int, str]
 """The `seq` of its event, and its payload."""

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q, TextField
@@ -17,6 +17,9 @@ from durable.models import OutboxRow
 from durable.models.outbox import OutboxQuerySet
 from durable.outcomes import DeadLetterFilter, OutboxStatus, RowSnapshot, WorkflowStatus
 from durable.store.connections import sql
+
+Within: TypeAlias = OutboxQuerySet
+"""The rows among which dead letters are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +205,7 @@ def dead_letters(
     *,
     after: tuple[datetime, int] | None = None,
     limit: int,
-    within: OutboxQuerySet | None = None,
+    within: Within | None = None,
 ) -> list[RowSnapshot]:
     """One page of the dead letters that match, oldest first, after a (dead-lettered at, id)."""
     rows = matching(connection, wanted, within)
@@ -212,9 +215,7 @@ def dead_letters(
     return [_snapshot(columns) for columns in rows.order_by("dead_lettered_at", "id").values(*_OF_A_SNAPSHOT)[:limit]]
 
 
-def matching(
-    connection: BaseDatabaseWrapper, wanted: DeadLetterFilter, within: OutboxQuerySet | None = None
-) -> OutboxQuerySet:
+def matching(connection: BaseDatabaseWrapper, wanted: DeadLetterFilter, within: Within | None = None) -> OutboxQuerySet:
     """The dead letters that match a filter, among the rows `within`, if not among all."""
     rows = OutboxRow.objects.all() if within is None else within
     return rows.using(connection.alias).matching(wanted)
@@ -225,7 +226,7 @@ def places(
     wanted: DeadLetterFilter,
     *,
     limit: int | None,
-    within: OutboxQuerySet | None = None,
+    within: Within | None = None,
 ) -> list[tuple[uuid.UUID, int, int]]:
     """The places of at most `limit` of the dead letters that match, oldest first: (workflow, ordinal, run)."""
     rows = (

@@ -22,6 +22,7 @@ from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger
 
 if TYPE_CHECKING:
+    # A circle: this is the end of the worker, in a file of its own.
     from durable.worker.process.worker import Worker
 
 log = get_logger("durable.worker.stopping")
