@@ -54,10 +54,13 @@ def run(database: str, python: str, said: str, arguments: list[str], results: Pa
     """One run of pytest with this interpreter, its results in this file; returns its exit code."""
     print(f"\n===== the suite on {database}, {said} =====", flush=True)
     compile_sources(python)
+    environment = os.environ | {"DURABLE_TEST_DATABASE": database}
+    # Each process of pytest's, and tests start some, would rewrite all assertions of a folder again.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [python, "-m", "pytest", "-n", str(workers()), "--dist", "worksteal", "--durations", "15"]
     return subprocess.run(
         [*command, f"--junitxml={results}", *LEFT_OUT[database], *arguments],
-        cwd=ROOT, env=os.environ | {"DURABLE_TEST_DATABASE": database}, check=False,
+        cwd=ROOT, env=environment, check=False,
     ).returncode  # fmt: skip
 
 

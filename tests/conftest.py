@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -67,6 +68,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """After pytest-randomly has shuffled them: what takes long comes first, where several workers share the tests."""
     if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0")):
         items[:] = [items[index] for index in plan.shared_out([item.nodeid for item in items], workers)]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What all tests share stays to the end. A test that collects garbage looks through its own objects only: all of
+    the suite's took half a second each time.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

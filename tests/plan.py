@@ -23,11 +23,14 @@ ONCE: dict[str, str] = {
     "architecture/": OF_THE_SOURCE,
     "admin/test_attacks.py": OF_PERMISSIONS,
     "typing/": OF_THE_SOURCE,
+    "chaos/test_reload.py": OF_THE_SYSTEM,
     "house/test_documentation.py": OF_THE_SOURCE,
+    "house/test_english.py": OF_THE_SOURCE,
     "house/test_plan.py": OF_THE_SOURCE,
     "house/test_references.py": OF_THE_SOURCE,
     "house/test_requirements.py": OF_THE_SOURCE,
     "house/test_wheel.py": OF_THE_SOURCE,
+    "house/test_words.py": OF_THE_SOURCE,
     "kernel/test_converters_fuzz.py": OF_VALUES,
     "kernel/test_random_programs.py": OF_VALUES,
     "kernel/test_cache.py::test_of_work_that_goes_round_as_much_is_found_as_there_is_room_for": OF_VALUES,
@@ -45,6 +48,10 @@ ONCE: dict[str, str] = {
     "worker/test_heard_processes.py::test_a_burst_does_all_its_work_and_exits_0[raises": OF_THE_READER,
     "worker/test_heard_processes.py::test_a_burst_does_all_its_work_and_exits_0[keeps": OF_THE_READER,
     "worker/test_machine_output.py": OF_THE_SYSTEM,
+    "worker/test_machine_signals.py": OF_THE_SYSTEM,
+    "worker/test_sentry.py::test_a_dead_letter_is_one_event_with_what_it_died_of": OF_THE_READER,
+    "worker/test_sentry.py::test_a_workflow_that_dies_of_its_activity_is_one_event": OF_THE_READER,
+    "worker/test_sentry.py::test_a_workflow_that_fails_by_its_code_is_one_event_with_its_traceback": OF_THE_READER,
 }
 """Node ids below `tests/`, or how they begin, and why each may stand here."""
 

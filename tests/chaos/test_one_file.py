@@ -15,7 +15,7 @@ from tests.waiting import in_thread
 from tests.worker.conftest import Plant
 from tests.worker.plant import workflows
 
-WORKFLOWS = 2000 if FULL else 500
+WORKFLOWS = 2000 if FULL else 200
 USERS = 2
 
 

@@ -11,7 +11,7 @@ from tests.chaos.fleet import FULL, Fleet, chance, pass_time, tell, until
 from tests.worker.conftest import Plant
 from tests.worker.plant import workflows
 
-JOURNEYS, ROUNDS, MEMBERS = (500, 50, 3) if FULL else (200, 10, 2)
+JOURNEYS, ROUNDS, MEMBERS = (500, 50, 3) if FULL else (100, 5, 2)
 
 BEYOND_THE_BOOT = 0.8
 """The share of the killed that have begun to work; a boot takes longer than most work."""

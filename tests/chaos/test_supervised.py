@@ -15,7 +15,7 @@ from tests.chaos.fleet import FULL, Fleet, chance, free_port, health_of, pass_ti
 from tests.worker.conftest import Plant
 from tests.worker.plant import workflows
 
-KILLS = 100 if FULL else 30
+KILLS = 100 if FULL else 12
 
 WITHOUT_BACK_OFF = """
 from durable.worker.process import supervisor

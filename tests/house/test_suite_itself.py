@@ -132,7 +132,7 @@ def stand_in(folder: Path, name: str, ends: int = 0) -> str:
     program = folder / name
     program.write_text(
         '#!/bin/sh\n[ "$1" = -c ] && exec echo "Python of ' + name + '"\n'
-        f'echo "{name} runs $* on $DURABLE_TEST_DATABASE"\nexit {ends}\n'
+        f'echo "{name} runs $* on $DURABLE_TEST_DATABASE; byte code: ${{PYTHONDONTWRITEBYTECODE-kept}}"\nexit {ends}\n'
     )
     program.chmod(0o755)
     return str(program)
@@ -148,7 +148,9 @@ def suite(**environment: str) -> subprocess.CompletedProcess[str]:
 
 def test_each_database_may_have_an_interpreter_of_its_own(tmp_path: Path) -> None:
     done = suite(
-        DURABLE_TESTS_SQLITE_PYTHON=stand_in(tmp_path, "one"), DURABLE_TESTS_POSTGRESQL_PYTHON=stand_in(tmp_path, "two")
+        DURABLE_TESTS_SQLITE_PYTHON=stand_in(tmp_path, "one"),
+        DURABLE_TESTS_POSTGRESQL_PYTHON=stand_in(tmp_path, "two"),
+        PYTHONDONTWRITEBYTECODE="1",
     )
     assert done.returncode == 0, done.stderr
     assert "the suite on sqlite, Python of one" in done.stdout
@@ -156,6 +158,7 @@ def test_each_database_may_have_an_interpreter_of_its_own(tmp_path: Path) -> Non
     options = r"-n \d --dist worksteal --durations \d+ --junitxml=\S+"
     assert re.search(rf"one runs -m pytest {options} --some-option on sqlite", done.stdout)
     assert re.search(rf"two runs -m pytest {options} -m not once --some-option on postgresql", done.stdout)
+    assert done.stdout.count("; byte code: kept") == 2
     assert "sqlite passed, postgresql passed" in done.stdout
 
 

@@ -22,7 +22,7 @@ SHORT = settings(
 )
 LONG = settings(
     SHORT,
-    max_examples=200 if FULL else 20,
+    max_examples=200 if FULL else 10,
     stateful_step_count=80,
     derandomize=False,
     phases=[Phase.generate, Phase.shrink],

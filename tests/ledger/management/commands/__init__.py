@@ -1,0 +1,1 @@
+"""What tests call by way of Django."""
