@@ -26,6 +26,17 @@ PATIENCE = 20
 INDEX = ("Durable execution administration", "Needs attention")
 """What the app's own index shows."""
 
+LOOK_EVERY = 0.2
+"""Seconds between two looks; the driver's own half a second is longer than most pages take."""
+
+SHOWS = """
+if (!document.body) return false;
+const plain = text => text.replace(/\\s+/g, ' ');
+const shown = plain(document.body.innerText);
+return [...arguments].some(text => shown.includes(plain(text)));
+"""
+"""Whether the page shows one of these texts. The driver's own way to read a page takes much longer."""
+
 LOADS = 5
 """How often an address is typed until the site answers."""
 
@@ -166,16 +177,27 @@ class Person:
 
         def shown(driver: Any) -> bool:
             try:
-                return any(text in self.text for text in texts)
+                return bool(driver.execute_script(SHOWS, *texts))
             except WebDriverException as error:
                 if _of_a_page_that_was_left(error):
                     return False
                 raise
 
         try:
-            WebDriverWait(self.driver, PATIENCE).until(shown)
+            WebDriverWait(self.driver, PATIENCE, LOOK_EVERY).until(shown)
         except TimeoutException:
             pytest.fail(f"{texts} did not come. {self.driver.current_url} shows:\n{self.text[:3_000]}")
+
+    def resize(self, width: int) -> None:
+        """Have a window of this width, as on a phone where it is narrow."""
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        WebDriverWait(self.driver, PATIENCE, LOOK_EVERY).until(
+            lambda driver: driver.execute_script("return document.documentElement.clientWidth") >= width - 20,
+            f"the window did not become {width} wide",
+        )
 
     def width(self, at_most: int) -> int:
         """How wide the page is, once it has the window's width; the browser lays it out anew after a change of that."""
@@ -184,7 +206,9 @@ class Person:
 
         widest = "return Math.max(document.documentElement.scrollWidth, window.innerWidth)"
         with contextlib.suppress(TimeoutException):
-            WebDriverWait(self.driver, PATIENCE).until(lambda driver: driver.execute_script(widest) <= at_most)
+            WebDriverWait(self.driver, PATIENCE, LOOK_EVERY).until(
+                lambda driver: driver.execute_script(widest) <= at_most
+            )
         return int(self.driver.execute_script(widest))
 
     def follow(self, text: str) -> None:
@@ -202,7 +226,7 @@ class Person:
         from selenium.webdriver.support import expected_conditions
         from selenium.webdriver.support.ui import WebDriverWait
 
-        field = WebDriverWait(self.driver, PATIENCE).until(
+        field = WebDriverWait(self.driver, PATIENCE, LOOK_EVERY).until(
             expected_conditions.presence_of_element_located((By.NAME, name)), f"no field: {name}"
         )
         field.clear()
@@ -253,7 +277,7 @@ class Person:
 
         before = self.driver.find_element(By.TAG_NAME, "html")
         yield
-        WebDriverWait(self.driver, PATIENCE).until(lambda driver: _is_gone(before), "the page did not go")
+        WebDriverWait(self.driver, PATIENCE, LOOK_EVERY).until(lambda driver: _is_gone(before), "the page did not go")
 
     def _press(self, path: str) -> None:
         element = self._reach(path)
@@ -266,7 +290,7 @@ class Person:
         from selenium.webdriver.support import expected_conditions
         from selenium.webdriver.support.ui import WebDriverWait
 
-        element = WebDriverWait(self.driver, PATIENCE).until(
+        element = WebDriverWait(self.driver, PATIENCE, LOOK_EVERY).until(
             expected_conditions.element_to_be_clickable((By.XPATH, path)), f"nothing to press: {path}"
         )
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)

@@ -55,7 +55,7 @@ def test_no_page_breaks_the_policy_or_lacks_a_file(anna: Person) -> None:
     broken(anna)
     furnish()
     wrong = {}
-    for page in pages():
+    for page in pages(rows_of_each=1):
         anna.go(page)
         until(lambda: anna.driver.execute_script("return document.styleSheets.length") > 0)
         if found := broken(anna):

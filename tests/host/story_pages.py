@@ -51,8 +51,8 @@ def furnish() -> None:
     letter()
 
 
-def pages() -> Iterator[str]:
-    """Every page of the app's, by its registered models, their rows and their verbs."""
+def pages(rows_of_each: int = 3) -> Iterator[str]:
+    """Every page of the app's, by its registered models, so many of their rows, and their verbs."""
     yield "/admin/"
     yield "/admin/durable/"
     yield "/admin/durable/deadletter/bulk/"
@@ -61,7 +61,7 @@ def pages() -> Iterator[str]:
             continue
         place = f"/admin/durable/{model._meta.model_name}/"
         yield place
-        for row in model._default_manager.all()[:3]:
+        for row in model._default_manager.all()[:rows_of_each]:
             yield f"{place}{row.pk}/change/"
             if model._meta.model_name == "deadletter":
                 yield from (f"{place}{row.pk}/{verb}/" for verb in ("redrive", "force_redrive", "discard"))

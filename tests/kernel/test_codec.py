@@ -22,7 +22,7 @@ from typing import (
 )
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from durable.errors import PayloadError, PayloadTooLarge
@@ -131,6 +131,7 @@ def test_annotated_values_come_back_equal_and_of_their_type(value, hint, text):
     assert type(back) is type(value)
 
 
+@settings(deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
        | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
        lambda inner: st.lists(inner) | st.dictionaries(st.text("ab\\u0"), inner), max_leaves=20))  # fmt: skip
@@ -138,6 +139,7 @@ def test_json_natives_are_carried_without_an_annotation(value):
     assert there_and_back(value, Any) == value
 
 
+@settings(deadline=None)
 @given(st.timedeltas())
 def test_every_span_comes_back_to_the_microsecond(span):
     assert there_and_back(span, timedelta) == span

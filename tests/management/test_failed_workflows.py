@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from datetime import timedelta
 from typing import Any
 
@@ -68,10 +69,10 @@ def test_counting_them_stops_at_its_cap(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_counting_them_reads_an_index_of_failures_by_their_end_however_many_lie_in_the_table() -> None:
     old = factories.now() - timedelta(days=30)
-    Workflow.objects.bulk_create(
-        [factories.WorkflowFactory.build(status="failed", closed_at=old) for _ in range(5_000)]
-        + [factories.WorkflowFactory.build(status="completed", closed_at=factories.now()) for _ in range(5_000)]
-    )
+    for status, closed_at in (("failed", old), ("completed", factories.now())):
+        row = factories.WorkflowFactory.build(status=status, closed_at=closed_at)
+        values = {field.attname: getattr(row, field.attname) for field in Workflow._meta.concrete_fields}
+        Workflow.objects.bulk_create(Workflow(**{**values, "id": uuid.uuid4()}) for _ in range(5_000))
     ended(WorkflowStatus.FAILED, hours=1)
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE durable_workflow")

@@ -48,8 +48,7 @@ def test_the_frame_and_the_way_to_the_page(person: Callable[..., Person], chromi
     anna = person("redrive_deadletter", "discard_deadletter")
     User.objects.update(is_superuser=True)
     for width in (390, 800, 1280):
-        metrics = {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500}
-        chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        anna.resize(width)
         anna.go(f"/admin/auth/group/{group.pk}/change/")
         stock = [chromium.execute_script(script) for script in (FRAME, CRUMBS, HEIGHT)]
         anna.go(f"/admin/durable/deadletter/{row.pk}/change/")

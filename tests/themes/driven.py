@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from durable.admin.lists.room import Room
 from tests import factories
 from tests.admin.dead_letters import letter, status
 from tests.browser.conftest import Person, browser, browser_is_there, chromium, person  # noqa: F401 - fixtures
@@ -66,40 +67,32 @@ def test_from_the_list_to_a_redrive_and_its_message(person: Enter, chromium: Any
     assert complaints(chromium) == []
 
 
-def test_all_that_match_are_meant_by_the_other_button(person: Enter) -> None:  # noqa: F811
-    rows = [letter() for _ in range(3)]
+def test_pages_past_the_first_and_all_that_match_by_the_other_button(
+    person: Enter,  # noqa: F811
+    chromium: Any,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All rows of a page are ticked at once; the rows of the other pages are meant as well by the other button."""
+    monkeypatch.setattr(Room, "list_per_page", 5)
+    rows = [letter(workflow__key=f"order-{number}") for number in range(8)]
     anna = person(*ALL)
     anna.go("/admin/durable/deadletter/?cause=worker_died")
+    anna.sees("order-7")
+    anna.follow("Next")
+    anna.sees("order-0")
+    assert "order-7" not in anna.text
+    anna.follow("Previous")
+    anna.sees("order-7")
+    anna.click("//input[@id='action-toggle']")
+    anna.sees("5 of 5 selected")
+    assert complaints(chromium) == []
     anna.choose_by_name("select[name=action]", "Discard")
     anna.press("Apply to all that match")
     anna.sees("will be closed")
     anna.fill("reason", "paid by hand")
-    anna.press("Discard (3)")
-    anna.sees("3 dead letters were discarded.")
+    anna.press("Discard (8)")
+    anna.sees("8 dead letters were discarded.")
     assert {status(row) for row in rows} == {"cancelled"}
-
-
-def test_all_rows_of_a_page_are_ticked_at_once(person: Enter, chromium: Any) -> None:  # noqa: F811
-    for _ in range(3):
-        letter()
-    anna = person(*ALL)
-    anna.go("/admin/durable/deadletter/")
-    anna.click("//input[@id='action-toggle']")
-    anna.sees("3 of 3 selected")
-    assert complaints(chromium) == []
-
-
-def test_pages_past_the_first(person: Enter) -> None:  # noqa: F811
-    for number in range(103):
-        letter(workflow__key=f"order-{number:03}")
-    anna = person(*ALL)
-    anna.go("/admin/durable/deadletter/")
-    anna.sees("order-102")
-    anna.follow("Next")
-    anna.sees("order-000")
-    assert "order-102" not in anna.text
-    anna.follow("Previous")
-    anna.sees("order-102")
 
 
 def test_a_refusal_and_a_form_that_is_not_complete(person: Enter) -> None:  # noqa: F811
