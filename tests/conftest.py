@@ -16,7 +16,7 @@ import pytest
 import structlog
 from asgiref.sync import SyncToAsync
 
-from tests import plan
+from tests import plan, sessions
 from tests.waiting import PATIENCE, Barrier, Gate, in_thread
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,6 +94,14 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 def _sendable(text: str) -> str:
     return text[-LONGEST_REPORT:].encode(errors="backslashreplace").decode()
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """PostgreSQL removes no database that somebody is in. A session that a test has left is named, then ended."""
+    yield
+    with django_db_blocker.unblock():
+        sessions.end_all()
 
 
 @pytest.fixture
