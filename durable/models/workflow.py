@@ -61,7 +61,7 @@ class Workflow(models.Model):
     status = models.CharField(max_length=10, choices=[(s.value, s.value.replace("_", " ")) for s in WorkflowStatus])
     run = models.PositiveIntegerField(default=1)
     run_seq = models.PositiveIntegerField(default=1)
-    history_seq = models.PositiveIntegerField(db_default=1)  # for a later release: of the last *workflow started*
+    history_seq = models.PositiveIntegerField(db_default=1)  # of the last *workflow started*
     input = models.TextField()
     result = models.TextField(null=True)
     failure = JsonTextField(null=True)
@@ -86,7 +86,7 @@ class Workflow(models.Model):
     status_data = JsonTextField(null=True)  # for a later release: `set_status(data=)`
     waits_for = JsonTextField(null=True)  # for a later release: names of awaited signals, number of awaited activities
     last_seq = models.PositiveIntegerField(default=1)
-    history_bytes = models.BigIntegerField(db_default=0)  # of the current run's events; 0: not counted yet
+    history_bytes = models.BigIntegerField(db_default=0)  # of the events from history_seq on; 0: not counted yet
     wake_at = MomentField(null=True)
     timers = JsonTextField(default=list)
     blocked_reason = models.TextField(default="", blank=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from durable.client.handle import Handle
 from durable.errors import NewerEngine
 from durable.flow.looks import look
+from durable.kernel.history import effective
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.history.known import beyond_event
 from durable.kernel.payloads.unwritable import a
@@ -21,7 +22,6 @@ from durable.testing.errors import NotReplayable
 
 FORMAT = 1
 _PAGE = 1_000
-_BEGINNINGS = frozenset({EventType.WORKFLOW_STARTED, EventType.WORKFLOW_REOPENED})
 
 Exported: TypeAlias = dict[str, Any]
 Source: TypeAlias = Mapping[str, Any] | str | PathLike[str]
@@ -52,7 +52,7 @@ def export_history(workflow: Handle[Any] | uuid.UUID | str) -> Exported:
         "workflow_id": str(workflow_id),
         "type": snapshot.type,
         "status": snapshot.status.value,
-        "run": run_of(events),
+        "run": effective.run_at_end(events),
         "events": [_exported(event) for event in events],
     }
 
@@ -92,17 +92,6 @@ def events_of(workflow_id: uuid.UUID) -> list[Event]:
     while page := look.history(workflow_id, after=events[-1].seq if events else 0, limit=_PAGE):
         events += page
     return events
-
-
-def run_of(events: Sequence[Event]) -> int:
-    """The number of the current run: each start and each reopening begins one."""
-    return sum(event.type in _BEGINNINGS for event in events)
-
-
-def of_current_run(events: Sequence[Event]) -> Sequence[Event]:
-    """The events since the current run began."""
-    at = max((index for index, event in enumerate(events) if event.type in _BEGINNINGS), default=0)
-    return events[at:]
 
 
 def _loaded(source: Source) -> tuple[str, Mapping[str, Any]]:

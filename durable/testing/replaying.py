@@ -13,7 +13,8 @@ from durable.conf import settings
 from durable.errors import CodeRaised, NonDeterminism
 from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.authoring.registry import registry
-from durable.kernel.history.events import CLOSING, INPUTS, RECORDS, Event, EventType
+from durable.kernel.history import effective
+from durable.kernel.history.events import CLOSING, Event, EventType
 from durable.kernel.payloads import birthplace
 from durable.kernel.replay.execution import Execution, Limits
 from durable.testing import fresh, histories
@@ -23,8 +24,6 @@ from durable.testing.watch import watching
 HASH_SEEDS = (1, 2)
 _SLOWER = 20
 """How much longer watched code takes at most; the limit of CPU time grows by the same factor."""
-
-_BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +93,16 @@ def replayed(history: Source, workflow: WorkflowDefinition[Any, Any] | None = No
     """As `replay_here`; an error of the code that is one of its `blocks_on` is within a `CodeRaised`."""
     read = histories.read(history)
     definition = workflow or registry.workflow(read.type)
-    events = histories.of_current_run(read.events)
-    closed = next((event.type for event in read.events if event.type in CLOSING), None)
+    counting = effective.of_history(read.events, run=read.run)
+    closed = next((event.type for event in counting.events if event.type in CLOSING), None)
     drift = 0
-    if has_begun(events):
+    if counting.has_begun:
         with unfed(definition, workflow_id=read.workflow_id, run=read.run) as execution:
             with watching():
-                execution.replay(events)
-            _compare_ends(execution, events[-1])
+                execution.replay(read.events)
+            _compare_ends(execution, read.events[-1])
             drift = execution.drift
     return Replayed(read.workflow_id, read.type, len(read.events), drift, closed)
-
-
-def has_begun(events: Sequence[Event]) -> bool:
-    """Whether the code of a workflow has run at all."""
-    return any(event.type in _BEGUN for event in events)
 
 
 @contextmanager

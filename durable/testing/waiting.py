@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from durable.errors import NonDeterminism, WorkflowBlocked
 from durable.flow.looks import look
 from durable.kernel.authoring.registry import registry
+from durable.kernel.history import effective
 from durable.kernel.history.events import Event, EventType
 from durable.outcomes import OutboxStatus, Snapshot, WorkflowStatus
 from durable.store.texts import failures
@@ -56,12 +57,12 @@ def _error(row: PendingRow) -> str:
 
 
 def _of_code(snapshot: Snapshot, events: list[Event], skipped: timedelta | None) -> Iterator[str]:
-    if not replaying.has_begun(events):
+    definition, run = registry.workflow(snapshot.type), effective.run_at_end(events)
+    if not effective.of_history(events, run=run).has_begun:
         yield "its start, which is not due yet"
         return
-    definition, run = registry.workflow(snapshot.type), histories.run_of(events)
     with replaying.unfed(definition, workflow_id=snapshot.id, run=run) as execution:
-        execution.replay(histories.of_current_run(events))
+        execution.replay(events)
         for name in execution.mailbox.awaited():
             yield f"the signal {name!r}"
         timer = execution.next_timer()

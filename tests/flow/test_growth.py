@@ -39,7 +39,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
     def warm(cache: Any, one: Any) -> Any:
         execution = real(cache, one)
-        if preparing._length(one) > 1:
+        if one.history_events > 1:
             counted["hits" if execution is not None else "misses"] += 1
         return execution
 

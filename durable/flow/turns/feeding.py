@@ -54,10 +54,10 @@ def feed(
     waiting = deque(sorted(due.messages, key=_cancel_first if is_full(plan.workflow) else _start_first))
     try:
         while plan.closing is None:
-            if not plan.full and not room.accepts_signals(plan.last_seq, plan.history_bytes):
+            if not plan.full and not room.accepts_signals(plan.history_events, plan.history_bytes):
                 plan.full = True
                 waiting = deque([message for message in waiting if message.kind is not MessageKind.SIGNAL])
-            if room.goes_on(plan.last_seq, plan.history_bytes, cancelling=execution.cancel_requested):
+            if room.goes_on(plan.history_events, plan.history_bytes, cancelling=execution.cancel_requested):
                 if not waiting and due.more:
                     plan.again = plan.full
                     break
@@ -65,7 +65,7 @@ def feed(
             else:
                 event, message = _last(plan, execution, waiting, started)
                 if event is None and plan.closing is None:
-                    raise HistoryFull(room.words(plan.last_seq, plan.history_bytes))
+                    raise HistoryFull(room.words(plan.history_events, plan.history_bytes))
             if event is not None:
                 plan.add(event, execution.activate(event).commands)
                 execution.last_seq = plan.last_seq
@@ -120,7 +120,7 @@ def _must_wait_for_something(plan: Plan, execution: Execution, room: Room) -> No
         and execution.next_timer() is None
         and plan.deadline_at is None
     ):
-        raise HistoryFull(room.words_for_signals(plan.last_seq, plan.history_bytes))
+        raise HistoryFull(room.words_for_signals(plan.history_events, plan.history_bytes))
 
 
 def await_start(plan: Plan, start: DueMessage, due: Sequence[DueMessage]) -> None:

@@ -43,11 +43,11 @@ def leave_signals(connection: BaseDatabaseWrapper, full: Sequence[Plan]) -> None
     live = [plan for plan in full if plan.closing is None and not plan.blocked]
     messages.park_signals(connection, [plan.workflow.id for plan in live])
     for plan in live:
-        if room.accepts_signals(plan.workflow.last_seq, plan.workflow.history_bytes):
+        if room.accepts_signals(plan.workflow.history_events, plan.workflow.history_bytes):
             logger.warning(
                 "workflow.takes_no_signals",
                 workflow=str(plan.workflow.id),
                 type=plan.workflow.type,
-                events=plan.last_seq,
+                events=plan.history_events,
                 bytes=plan.history_bytes,
             )

@@ -85,6 +85,11 @@ class Plan:
         return self.workflow.history_bytes + self.added
 
     @property
+    def history_events(self) -> int:
+        """How many events the current history has with those planned so far."""
+        return self.workflow.history_events + self.last_seq - self.workflow.last_seq
+
+    @property
     def last_seq(self) -> int:
         """The sequence number of the last event planned so far, the closing one left out."""
         return self.events[-1].seq if self.events else self.workflow.last_seq

@@ -15,7 +15,8 @@ from durable.errors import HistoryFull, NewerEngine, NotRegistered, PoisonTurn, 
 from durable.flow.turns.choosing import Choice
 from durable.kernel.authoring.options import Terms
 from durable.kernel.authoring.registry import registry
-from durable.kernel.history.events import INPUTS, RECORDS, Event, EventType
+from durable.kernel.history import effective
+from durable.kernel.history.events import Event
 from durable.kernel.replay.cache import Cache
 from durable.kernel.replay.execution import Execution, Limits
 from durable.kernel.texts.failure import interrupts, sentence
@@ -39,8 +40,6 @@ class Announcements:
     reads: Announce
 
 
-# An event of one of these types shows that the first activation has happened; operators' events may precede it.
-_BEGUN = (INPUTS | RECORDS | {EventType.WORKFLOW_BEGUN}) - {EventType.WORKFLOW_STARTED}
 _COLD_EVENTS = 20_000
 _COLD_BYTES = 16 * 1024 * 1024
 """Histories that are read at once are no longer than this together; one that is longer is read alone."""
@@ -103,7 +102,7 @@ def prepare(
         candidates[:] = [owner for owner in candidates if owner not in suspected]
     turnable = [looked[owner] for owner in candidates if owner in looked and is_turnable(looked[owner])]
     warm = {workflow.id: execution for workflow in turnable if (execution := _warm(cache, workflow)) is not None}
-    begun = [workflow.id for workflow in turnable if workflow.id not in warm and _length(workflow) > 1]
+    begun = [workflow.id for workflow in turnable if workflow.id not in warm and workflow.history_events > 1]
     left = choice.leave(begun, of=len(candidates))
     candidates[:] = [owner for owner in candidates if owner not in left][:limit]
     chosen = set(candidates)
@@ -121,11 +120,11 @@ def prepare(
             batch.seen[workflow.id] = workflow.last_seq
         elif sizes[workflow.id] > room.last_byte:
             batch.seen[workflow.id] = workflow.last_seq
-            batch.verdicts[workflow.id] = HistoryFull(room.words(workflow.last_seq, sizes[workflow.id]))
-        elif cold and (events + _length(workflow) > _COLD_EVENTS or size + sizes[workflow.id] > _COLD_BYTES):
+            batch.verdicts[workflow.id] = HistoryFull(room.words(workflow.history_events, sizes[workflow.id]))
+        elif cold and (events + workflow.history_events > _COLD_EVENTS or size + sizes[workflow.id] > _COLD_BYTES):
             candidates.remove(workflow.id)  # stays due, and comes first in a later batch
         else:
-            events += _length(workflow)
+            events += workflow.history_events
             size += sizes[workflow.id]
             cold.append(workflow)
     if cold:
@@ -170,11 +169,6 @@ def _replay_all(
             batch.verdicts[workflow.id] = WorkflowBlocked(f"The history cannot be replayed: {problem}.")
 
 
-def _length(workflow: LockedWorkflow) -> int:
-    """How many events its current run has; the first one is its start's."""
-    return workflow.last_seq - workflow.run_seq + 1
-
-
 def is_turnable(workflow: LockedWorkflow) -> bool:
     """Live, running, and not marked as blocked, unless a deploy has offered it again."""
     if workflow.status is not WorkflowStatus.RUNNING:
@@ -201,11 +195,10 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
     batch.executions[workflow.id] = execution
     batch.seen[workflow.id] = events[-1].seq
     batch.used_at[workflow.id] = events[-1].recorded_at
-    if not any(event.type in _BEGUN for event in events):
-        return
-    announce.runs(workflow.id)
     try:
-        execution.replay(events)
+        if effective.of_history(events, run=workflow.run).has_begun:
+            announce.runs(workflow.id)
+            execution.replay(events)
     except WorkflowBlocked as error:
         batch.verdicts[workflow.id] = error
     except PoisonTurn:

@@ -51,7 +51,7 @@ def _due(
         connection,
         [workflow.id for workflow in turnable],
         unbegun=[workflow.id for workflow in turnable if _is_unbegun(workflow, batch)],
-        full=[w.id for w in turnable if is_full(w) or not room.accepts_signals(w.last_seq, w.history_bytes)],
+        full=[w.id for w in turnable if is_full(w) or not room.accepts_signals(w.history_events, w.history_bytes)],
     )
     if selection.heaviest is not None:
         announce.reads(selection.heaviest)

@@ -15,7 +15,7 @@ workflow_cancelled   reason, actor, terminated, dropped_tasks, dropped_commands,
 workflow_timed_out   unread (names of signals, reasons of cancel requests), unread_more (how many it does not list)
 workflow_paused      actor, reason
 workflow_resumed     actor, reason
-workflow_reopened    actor, reason
+workflow_reopened    actor, reason, keeps ([[from, to], …]: the earlier events that count)
 workflow_blocked     reason, version, what staff are shown (position, recorded, asked; of a bug in the code: error_type,
                      traceback); or the texts in sealed
 workflow_unblocked   actor, reason

@@ -18,6 +18,7 @@ from typing import Any
 from durable.errors import CodeRaised, HistoryFull, NonDeterminism, PoisonTurn
 from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.codec import Codec
+from durable.kernel.history import effective
 from durable.kernel.history.commands import Command, ScheduleActivity
 from durable.kernel.history.events import CLOSING, INPUTS, RECORDS, Event, EventType
 from durable.kernel.history.room import FULL, Room
@@ -77,8 +78,10 @@ class Execution:
         "_bytes",
         "_cpu_clock",
         "_cpu_seconds",
+        "_left_out",
         "_max_events",
         "_rng",
+        "_rng_run",
         "calls",
         "cancel_reason",
         "codec",
@@ -118,7 +121,9 @@ class Execution:
         self.failure_is_recorded = False
         self._bytes = 0
         self.cancel_reason: str | None = None
+        self._left_out = 0
         self._rng: random.Random | None = None
+        self._rng_run = run
         self._cpu_clock = cpu_clock
         self._cpu_seconds = None if limits.cpu_for is None else limits.cpu_for.total_seconds()
         self._max_events = limits.max_events
@@ -139,9 +144,9 @@ class Execution:
 
     @property
     def rng(self) -> random.Random:
-        """The random generator of this run."""
+        """The random generator. Each run has its own sequence of numbers, from its first activation to its last."""
         if self._rng is None:
-            self._rng = random.Random(f"{self.workflow_id}:{self.run}")
+            self._rng = random.Random(f"{self.workflow_id}:{self._rng_run}")
         return self._rng
 
     @property
@@ -175,7 +180,8 @@ class Execution:
     # --- feeding --------------------------------------------------------------------------------------------------
 
     def replay(self, history: Sequence[Event]) -> None:
-        """Feeds the events of the run, and compares the code's commands with the records.
+        """Feeds the events that count (`effective`), and compares the code's commands with the records. The history may
+        begin before them.
 
         Raises `NonDeterminism`, `StackExhausted`, `CodeRaised`, `WorkflowBlocked`, `PoisonTurn`.
         """
@@ -226,31 +232,46 @@ class Execution:
     def _activate(self, event: Event) -> Activation:
         if self.done or (self.last_seq and event.seq != self.last_seq + 1):
             raise ValueError(f"Event {event.seq} cannot follow event {self.last_seq} of workflow {self.workflow_id}.")
+        if event.type is _STARTED:
+            self._left_out = event.seq - 1
         with self.loop.turn:
             commands = tuple([self._command(command) for command in self._run(event)])
             self.last_seq = event.seq + len(commands)
         limit = self._max_events if self.cancel_reason is None else Room(self._max_events, 1).last_event
-        if self.last_seq > limit and not self.done:
+        events = self.last_seq - self._left_out
+        if events > limit and not self.done:
             raise HistoryFull(
-                f"{FULL}it would reach {self.last_seq:,} events, more than the limit of {limit:,} "
+                f"{FULL}it would reach {events:,} events, more than the limit of {limit:,} "
                 "(DURABLE['MAX_HISTORY_EVENTS']).",
-                {"events": self.last_seq, "limit": limit},
+                {"events": events, "limit": limit},
             )
         return Activation(commands, self._log())
 
     def _replay(self, history: Sequence[Event]) -> None:
         if self.last_seq:
             raise ValueError(f"The history of workflow {self.workflow_id} was fed already.")
+        counting = effective.of_history(history, run=self.run)
+        events = counting.events
         self.loop.replaying = True
         with self.loop.turn:
             at = 0
-            while at < len(history) and not self.done:
-                at = self._replay_activation(history, at)
+            while at < len(events) and not self.done:
+                self._enter(counting.run_of(events[at].seq))
+                at = self._replay_activation(events, at)
             if self.done:
                 closing.close(self.loop)
         self.loop.replaying = False
+        self._enter(self.run)
         if history:
             self.last_seq = history[-1].seq
+            self._left_out = self.last_seq - len(events)
+
+    def _enter(self, run: int) -> None:
+        """What comes next was, or will be, recorded in this run. A generator that the code holds goes over to it."""
+        if run != self._rng_run:
+            self._rng_run = run
+            if self._rng is not None:
+                self._rng.seed(f"{self.workflow_id}:{run}")
 
     def _replay_activation(self, history: Sequence[Event], at: int) -> int:
         """Feeds the event at this index with its records; returns the index of the next event."""

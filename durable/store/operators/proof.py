@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -57,7 +57,9 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
     kinds = ", ".join(f"'{kind.value}'" for kind in DECIDES)
     rows = sql.fetch(
         connection,
-        "SELECT w.id, w.status, w.last_seq, "
+        "SELECT w.id, w.status, w.last_seq, w.history_seq, w.run_seq, "
+        "(SELECT e.type FROM durable_event e WHERE e.workflow_id = w.id AND e.seq = w.history_seq), "
+        "(SELECT e.type FROM durable_event e WHERE e.workflow_id = w.id AND e.seq = w.run_seq), "
         "(SELECT count(*) FROM durable_event e WHERE e.workflow_id = w.id), "
         "(SELECT max(e.seq) FROM durable_event e WHERE e.workflow_id = w.id), "
         f"(SELECT e.type FROM durable_event e WHERE e.workflow_id = w.id AND e.type IN ({kinds}) "
@@ -69,7 +71,7 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
         [*since_params, sql.param(connection, after)],
     )
     contradictions: list[Contradiction] = []
-    for workflow_id, status, last_seq, events, highest, kind, open_rows, due in rows:
+    for workflow_id, status, last_seq, *boundaries, events, highest, kind, open_rows, due in rows:
         subject = f"Workflow {sql.as_uuid(workflow_id)}"
         if kind is None:
             contradictions.append(Contradiction(subject, f"it is {status}, and its history says nothing of a status."))
@@ -78,6 +80,7 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
         if not events == highest == last_seq:
             text = f"it counts {last_seq} events; its history holds {events}, up to number {highest}."
             contradictions.append(Contradiction(subject, text))
+        contradictions += [Contradiction(subject, text) for text in _of_boundaries(*boundaries)]
         if open_rows and WorkflowStatus(status).is_terminal:
             contradictions.append(
                 Contradiction(subject, f"it is {status}, and activities of it are still open: {open_rows}.")
@@ -88,6 +91,16 @@ def workflows(connection: BaseDatabaseWrapper, *, after: uuid.UUID, limit: int) 
             )
             contradictions.append(Contradiction(subject, text))
     return Proven(contradictions, sql.as_uuid(rows[-1][0]) if len(rows) == limit else None)
+
+
+def _of_boundaries(history_seq: int, run_seq: int, first: str | None, begins: str | None) -> Iterator[str]:
+    """What is wrong with where the current history and the current run begin."""
+    if first != EventType.WORKFLOW_STARTED:
+        yield f"its history begins with event {history_seq}, which is {first or 'not there'}."
+    if begins not in (EventType.WORKFLOW_STARTED, EventType.WORKFLOW_REOPENED):
+        yield f"its run begins with event {run_seq}, which is {begins or 'not there'}."
+    if run_seq < history_seq:
+        yield f"its run begins with event {run_seq}, before its history does, with event {history_seq}."
 
 
 def orphans(connection: BaseDatabaseWrapper, *, limit: int) -> list[Contradiction]:

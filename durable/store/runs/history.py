@@ -91,13 +91,13 @@ class Histories:
 
 
 def read_runs(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> Histories:
-    """The events of the current run of each workflow, in order. One statement."""
+    """The events of the current history of each workflow, in order, undone ones included. One statement."""
     condition, params = sql.among(connection, "w.id", workflow_ids)
     columns = _COLUMNS.format(recorded_at=sql.moment(connection, "e.recorded_at"))
     rows = sql.each(
         connection,
         f"SELECT {columns} FROM durable_workflow w "
-        "JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.run_seq "
+        "JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.history_seq "
         f"WHERE {condition} ORDER BY e.workflow_id, e.seq",
         params,
     )
@@ -117,12 +117,12 @@ def read_runs(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]
 
 
 def sizes(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> Bytes:
-    """The bytes of the current run of each workflow, whether or not they are counted in its row. One statement."""
+    """The bytes of the current history of each workflow, whether or not they are counted in its row. One statement."""
     condition, params = sql.among(connection, "w.id", workflow_ids)
     rows = sql.fetch(
         connection,
         f"SELECT w.id, sum({sql.size(connection, 'e.data')}) FROM durable_workflow w "
-        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.run_seq WHERE {condition} GROUP BY w.id",
+        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.history_seq WHERE {condition} GROUP BY w.id",
         params,
     )
     return {sql.as_uuid(owner): int(size) for owner, size in rows}

@@ -31,6 +31,9 @@ BEGUN = "NOT (m.kind = 'start')"
 START = "m.kind = 'start'"
 """Conditions on `durable_message m`. SQLite uses an index only if the condition has the same form."""
 
+_EVENTS = "{w}last_seq - {w}history_seq + 1"
+"""How many events the current history of a workflow has."""
+
 _GIVEN = sql.RowSet(
     [("workflow_id", "uuid"), ("run", "int"), ("kind", "text"), ("ordinal", "int"), ("payload", "text")]
 )
@@ -106,7 +109,7 @@ def insert_for_live(
     room, room_params = "", []
     if within is not None:
         room, room_params = (
-            " AND w.last_seq < %s AND w.history_bytes < %s",
+            f" AND {_EVENTS.format(w='w.')} < %s AND w.history_bytes < %s",
             [within.history_events, within.history_bytes],
         )
         if not counted:
@@ -144,7 +147,8 @@ def standing(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, within: Li
     rows = sql.fetch(
         connection,
         "SELECT history.room, waiting.signals, waiting.size "
-        "FROM (SELECT last_seq < %s AND history_bytes < %s AS room FROM durable_workflow WHERE id = %s) AS history "
+        f"FROM (SELECT {_EVENTS.format(w='')} < %s AND history_bytes < %s AS room "
+        "FROM durable_workflow WHERE id = %s) AS history "
         "CROSS JOIN (SELECT count(*) AS signals, coalesce(sum(size), 0) AS size "
         f"FROM ({_unread(connection, within, '%s')}) AS unread) AS waiting",
         [within.history_events, within.history_bytes, key, key],

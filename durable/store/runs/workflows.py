@@ -30,6 +30,7 @@ class LockedWorkflow:
     status: WorkflowStatus
     run: int
     run_seq: int
+    history_seq: int
     last_seq: int
     wake_at: datetime | None
     deadline_at: datetime | None
@@ -40,9 +41,14 @@ class LockedWorkflow:
     priority: int
     key: str | None
     history_bytes: int
-    """Of the events of the current run. 0: not counted yet."""
+    """Of the events of the current history. 0: not counted yet."""
     error_class: str
     """For a blocked workflow: class and group of its error."""
+
+    @property
+    def history_events(self) -> int:
+        """How many events the current history has; the first one is its start's."""
+        return self.last_seq - self.history_seq + 1
 
     @property
     def is_live(self) -> bool:
@@ -66,8 +72,8 @@ class LockedWorkflow:
 
 # Locking and looking are SQL by hand: building these queries and converting their rows cost more than running them.
 _COLUMNS = (
-    "id, type, single, status, run, run_seq, last_seq, {wake_at}, {deadline_at}, {blocked_at}, blocked_reason, "
-    "blocked_version, poison_turns, priority, key, history_bytes, error_class"
+    "id, type, single, status, run, run_seq, history_seq, last_seq, {wake_at}, {deadline_at}, {blocked_at}, "
+    "blocked_reason, blocked_version, poison_turns, priority, key, history_bytes, error_class"
 )
 
 
@@ -92,7 +98,7 @@ def _columns(connection: BaseDatabaseWrapper) -> str:
 
 
 def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
-    owner, kind, single, status, run, run_seq, last_seq, wake_at, deadline_at, blocked_at, *rest = row
+    owner, kind, single, status, run, run_seq, history_seq, last_seq, wake_at, deadline_at, blocked_at, *rest = row
     return LockedWorkflow(
         sql.as_uuid(owner),
         kind,
@@ -100,6 +106,7 @@ def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
         WorkflowStatus(status),
         run,
         run_seq,
+        history_seq,
         last_seq,
         moment_from_database(wake_at),
         moment_from_database(deadline_at),
@@ -259,7 +266,7 @@ UPDATE durable_workflow AS w SET
     error_class = {error_class}, error_group = {error_group},
     history_bytes = given.added + CASE WHEN w.history_bytes > 0 THEN w.history_bytes ELSE (
         SELECT coalesce(sum({size}), 0) FROM durable_event e
-        WHERE e.workflow_id = w.id AND e.seq >= w.run_seq AND e.seq <= w.last_seq
+        WHERE e.workflow_id = w.id AND e.seq >= w.history_seq AND e.seq <= w.last_seq
     ) END
 FROM {given}
 WHERE w.id = given.id AND w.status IN ('running', 'paused')

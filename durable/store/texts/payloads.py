@@ -140,12 +140,12 @@ def replace(
 
 
 def _size_of_events(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, seqs: Sequence[int]) -> int:
-    """The bytes of these events, of those of the current run: what `history_bytes` counts of them."""
+    """The bytes of these events, of those of the current history: what `history_bytes` counts of them."""
     condition, params = sql.among(connection, "e.seq", seqs)
     rows = sql.fetch(
         connection,
         f"SELECT coalesce(sum({sql.size(connection, 'e.data')}), 0) FROM durable_workflow w "
-        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.run_seq WHERE w.id = %s AND {condition}",
+        f"JOIN durable_event e ON e.workflow_id = w.id AND e.seq >= w.history_seq WHERE w.id = %s AND {condition}",
         [sql.param(connection, workflow_id), *params],
     )
     return int(rows[0][0])
