@@ -218,7 +218,7 @@ def test_what_was_blocked_for_it_is_tried_again_by_a_newer_engine_with_the_same_
     assert stored(workflow_id).blocked_version == registry.version()
     updated = Registry()
     updated._activities, updated._workflows = registry._activities, registry._workflows
-    monkeypatch.setattr("durable.kernel.authoring.registry.KNOWN", f"{known.KNOWN} child_started")
+    monkeypatch.setattr("durable.kernel.authoring.code_version.KNOWN", f"{known.KNOWN} child_started")
     assert updated.version() != registry.version()
     assert unblock.after_deploy(updated.version()).count == 1
 
