@@ -29,8 +29,8 @@ NO_TESTS = int(pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 def workers() -> int:
-    """Xdist workers: one more than there are cores, since tests wait a lot; two at least and eight at most."""
-    return max(2, min((os.cpu_count() or 1) + 1, 8))
+    """Xdist workers: two for each core, since tests wait more than they compute; two at least and eight at most."""
+    return max(2, min(2 * (os.cpu_count() or 1), 8))
 
 
 VERSIONS = "import django, platform; print(f'Python {platform.python_version()}, Django {django.__version__}')"
@@ -54,9 +54,7 @@ def run(database: str, python: str, said: str, arguments: list[str], results: Pa
     """One run of pytest with this interpreter, its results in this file; returns its exit code."""
     print(f"\n===== the suite on {database}, {said} =====", flush=True)
     compile_sources(python)
-    environment = os.environ | {"DURABLE_TEST_DATABASE": database}
-    # Each process of pytest's, and tests start some, would rewrite all assertions of a folder again.
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    environment = with_byte_code() | {"DURABLE_TEST_DATABASE": database}
     command = [python, "-m", "pytest", "-n", str(workers()), "--dist", "worksteal", "--durations", "15"]
     return subprocess.run(
         [*command, f"--junitxml={results}", *LEFT_OUT[database], *arguments],
@@ -64,12 +62,21 @@ def run(database: str, python: str, said: str, arguments: list[str], results: Pa
     ).returncode  # fmt: skip
 
 
+def with_byte_code() -> dict[str, str]:
+    """The environment, but for PYTHONDONTWRITEBYTECODE."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def compile_sources(python: str) -> None:
-    """Write the byte code of the project, also where PYTHONDONTWRITEBYTECODE is set. The tests start hundreds of
-    processes, and each would compile three hundred modules again. Where nobody may write, they do so.
+    """Write the byte code of the project, and of its tests as pytest rewrites them, also where
+    PYTHONDONTWRITEBYTECODE is set. The tests start hundreds of processes, each of which would compile three hundred
+    modules again, and each worker of xdist would rewrite the assertions of all tests. Where nobody may write, they do.
     """
     sources = ["durable", "project", "tests", "manage.py"]
-    subprocess.run([python, "-m", "compileall", "-qq", *sources], cwd=ROOT, capture_output=True, check=False)
+    collecting = [python, "-m", "pytest", "-n0", "-qq", "--collect-only", "-p", "no:cacheprovider"]
+    for command in ([python, "-m", "compileall", "-qq", *sources], collecting):
+        environment = with_byte_code() | {"DURABLE_TEST_DATABASE": "sqlite"}
+        subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
 
 
 def failures(database: str, results: Path) -> list[str]:

@@ -131,7 +131,7 @@ def stand_in(folder: Path, name: str, ends: int = 0) -> str:
     """A program that takes the place of an interpreter: it says what it is asked to run, and ends so."""
     program = folder / name
     program.write_text(
-        '#!/bin/sh\n[ "$1" = -c ] && exec echo "Python of ' + name + '"\n'
+        '#!/bin/sh\n[ "$1" = -c ] && exec echo "Python of ' + name + '"\necho "$*" >>"$0.asked"\n'
         f'echo "{name} runs $* on $DURABLE_TEST_DATABASE; byte code: ${{PYTHONDONTWRITEBYTECODE-kept}}"\nexit {ends}\n'
     )
     program.chmod(0o755)
@@ -159,6 +159,10 @@ def test_each_database_may_have_an_interpreter_of_its_own(tmp_path: Path) -> Non
     assert re.search(rf"one runs -m pytest {options} --some-option on sqlite", done.stdout)
     assert re.search(rf"two runs -m pytest {options} -m not once --some-option on postgresql", done.stdout)
     assert done.stdout.count("; byte code: kept") == 2
+    *compiled, tested = (tmp_path / "one.asked").read_text().splitlines()
+    assert [line.split()[1] for line in compiled] == ["compileall", "pytest"], "the workers find it done"
+    assert "--collect-only" in compiled[1]
+    assert "--some-option" in tested
     assert "sqlite passed, postgresql passed" in done.stdout
 
 
