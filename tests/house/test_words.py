@@ -106,6 +106,7 @@ ONE_CLASS = {
     "Handle": "client/handle",
     "Mode": "",
     "Note": "worker/notes",
+    "Patience": "flow/transaction",
     "Settlement": "",
     "Take": "",
     "Verb": "",

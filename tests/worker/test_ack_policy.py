@@ -24,7 +24,7 @@ from durable.worker.handlers.ack_policy import (
     nobody_locks,
     verb,
 )
-from durable.worker.handlers.execute import AckFailed, Committed, GiveUp, Lacking, PutOff
+from durable.worker.handlers.execute import CommitFailed, Committed, GiveUp, Lacking, PutOff
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CLAIM = Claim(
@@ -115,15 +115,15 @@ def test_nothing_is_given_back_into_a_lock_that_somebody_holds(outcome: Any) -> 
 
 
 def test_a_transactional_handler_whose_commit_failed_is_abandoned_for_a_moment() -> None:
-    step = verb(AckFailed(CLAIM, FAILURE, BROKEN), is_locked=never_asked)
+    step = verb(CommitFailed(CLAIM, FAILURE, BROKEN), is_locked=never_asked)
     assert step == Abandon(Cause.ACK_ABANDONED, FAILURE, BROKEN, ABANDON_DELAY)
-    assert verb(AckFailed(CLAIM, FAILURE), is_locked=never_asked) == step
+    assert verb(CommitFailed(CLAIM, FAILURE), is_locked=never_asked) == step
 
 
 def test_a_transactional_handler_that_met_a_lock_waits_while_it_is_held() -> None:
     error = LockMet()
-    assert verb(AckFailed(CLAIM, FAILURE, error), is_locked=somebody_locks) == WaitForLock()
-    assert isinstance(verb(AckFailed(CLAIM, FAILURE, error), is_locked=nobody_locks), Abandon)
+    assert verb(CommitFailed(CLAIM, FAILURE, error), is_locked=somebody_locks) == WaitForLock()
+    assert isinstance(verb(CommitFailed(CLAIM, FAILURE, error), is_locked=nobody_locks), Abandon)
 
 
 @pytest.mark.parametrize("together", [False, True])

@@ -26,7 +26,7 @@ from durable.outcomes import (
     RetryLater,
 )
 from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import AckFailed, GiveUp, Outcome, PutOff
+from durable.worker.handlers.execute import CommitFailed, GiveUp, Outcome, PutOff
 from durable.worker.loops.acks import Acks
 from durable.worker.threads import hygiene
 from tests.worker.making import CREATED, CountedTime, claim, delivery
@@ -305,7 +305,7 @@ def test_an_unknown_handler_is_postponed(store: Store, bench: Bench) -> None:
 
 
 def test_a_transactional_commit_that_failed_for_good_is_abandoned_after_100_ms(store: Store, bench: Bench) -> None:
-    bench.run(AckFailed(claim(), FAILURE))
+    bench.run(CommitFailed(claim(), FAILURE))
     [(verb, _, how)] = store.given_back
     assert (verb, how["cause"], how["delay"]) == ("abandon", Cause.ACK_ABANDONED, timedelta(milliseconds=100))
 

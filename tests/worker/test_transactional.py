@@ -18,7 +18,7 @@ from durable.flow.delivery import acknowledge, claim
 from durable.outcomes import AckOutcome, Cause, Claim, Failed, RetryLater, WorkflowStatus
 from durable.worker.handlers import execute, transactional
 from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import AckFailed, Call, Committed, Lacking, Outcome, PutOff
+from durable.worker.handlers.execute import Call, CommitFailed, Committed, Lacking, Outcome, PutOff
 from durable.worker.threads import hygiene
 from tests.ledger.models import Entry
 from tests.settings import VENDOR
@@ -72,7 +72,7 @@ def test_five_failures_leave_nothing_and_are_to_be_abandoned(plant: Plant, monke
     plant.enqueue(activities.write_once, "b")
     monkeypatch.setattr(acknowledge, "transactional", failing_before_commit(5, retryable))
     waits: list[int] = []
-    assert isinstance(run(take(), waits), AckFailed)
+    assert isinstance(run(take(), waits), CommitFailed)
     assert len(waits) == 4
     assert plant.labels() == []
 
@@ -83,7 +83,7 @@ def test_a_permanent_error_of_the_acknowledgement_ends_it_at_once(
     plant.enqueue(activities.write_once, "c")
     monkeypatch.setattr(acknowledge, "transactional", failing_before_commit(1, lambda: IntegrityError("deferred")))
     waits: list[int] = []
-    assert isinstance(run(take(), waits), AckFailed)
+    assert isinstance(run(take(), waits), CommitFailed)
     assert waits == []
     assert plant.labels() == []
 
@@ -184,7 +184,7 @@ def test_a_handler_that_has_begun_once_is_abandoned_and_counted_though_there_is_
 
     monkeypatch.setattr(acknowledge, "transactional", failing_before_commit(1, retryable))
     monkeypatch.setattr(hygiene, "connect_as_the_host_does", connect_once)
-    assert isinstance(run(taken, []), AckFailed)
+    assert isinstance(run(taken, []), CommitFailed)
     assert len(asked) == 5
 
 

@@ -111,12 +111,14 @@ def forget(claim: Claim) -> None:
 
 def _write(connection: BaseDatabaseWrapper, endings: Sequence[Ending]) -> list[AckOutcome]:
     # The first lock also bounds the transaction's lock waits: that of the workflows if there are any, else of the rows.
-    owners = workflows.lock_first(connection, {e.claim.workflow_id for e in endings if e.claim.single or is_held(e)})
+    owners = workflows.lock_and_bound_waits(
+        connection, {e.claim.workflow_id for e in endings if e.claim.single or is_held(e)}
+    )
     rows: dict[int, LockedRow] = {}
     if any(is_held(e) for e in endings):
         rows = outbox.lock(connection, [e.claim.row_id for e in endings])
     else:
-        outbox.lock_ids_first(connection, [e.claim.row_id for e in endings])
+        outbox.lock_ids_and_bound_waits(connection, [e.claim.row_id for e in endings])
     items = work_items.lock(connection, [(e.claim.row_id, e.claim.token) for e in endings])
     deliveries = list(items)
     outcomes: list[AckOutcome] = []

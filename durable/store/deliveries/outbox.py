@@ -111,7 +111,7 @@ def lock_ids(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> None:
     _lock_ids(connection, ids, "id")
 
 
-def lock_ids_first(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> None:
+def lock_ids_and_bound_waits(connection: BaseDatabaseWrapper, ids: Iterable[int]) -> None:
     """The same as the first statement of a transaction of ours, whose lock waits it bounds."""
     _lock_ids(connection, ids, sql.bounding(connection))
 

@@ -123,7 +123,7 @@ def lock(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid
     return _select(connection, ids, ending=sql.locking(connection, "NO KEY UPDATE"))
 
 
-def lock_first(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
+def lock_and_bound_waits(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
     """Lock as `lock` does, as the first statement of a transaction of ours, whose lock waits it bounds."""
     return _select(connection, ids, ending=sql.locking(connection, "NO KEY UPDATE"), also=sql.bounding(connection))
 

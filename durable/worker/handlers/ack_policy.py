@@ -12,7 +12,7 @@ from datetime import timedelta
 from durable.flow.transactions.faults import Fault, classify, meets_lock
 from durable.kernel.texts.failure import describe
 from durable.outcomes import AckOutcome, Cause, Ending, Failure
-from durable.worker.handlers.execute import AckFailed, Committed, GiveUp, Lacking, Outcome, PutOff
+from durable.worker.handlers.execute import CommitFailed, Committed, GiveUp, Lacking, Outcome, PutOff
 
 WAITS_US = (100_000, 200_000, 400_000, 800_000)
 """Delays between tries of an acknowledgement, in microseconds; one more try than delays. Set by specification A2."""
@@ -85,9 +85,9 @@ def verb(outcome: Outcome, *, is_locked: IsLocked) -> Step:
             step = Known(made)
         case GiveUp() | PutOff() if is_locked():
             step = WaitForLock()
-        case AckFailed(error=error) if error is not None and meets_lock(error) and is_locked():
+        case CommitFailed(error=error) if error is not None and meets_lock(error) and is_locked():
             step = WaitForLock()
-        case AckFailed(failure=failure, error=error):
+        case CommitFailed(failure=failure, error=error):
             step = Abandon(Cause.ACK_ABANDONED, failure, error, ABANDON_DELAY)
         case GiveUp(cause=cause, failure=failure, error=error):
             step = Abandon(cause, failure, error, None)

@@ -87,7 +87,7 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
-class AckFailed:
+class CommitFailed:
     """A transactional handler whose commit failed for good; nothing of it is written. To be abandoned."""
 
     claim: Claim
@@ -95,7 +95,7 @@ class AckFailed:
     error: BaseException | None = field(default=None, compare=False, repr=False)
 
 
-Outcome = Ending | GiveUp | PutOff | Committed | AckFailed
+Outcome = Ending | GiveUp | PutOff | Committed | CommitFailed
 
 
 @dataclass(frozen=True, slots=True)

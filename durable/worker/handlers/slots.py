@@ -19,7 +19,7 @@ from durable.worker.handlers import execute, isolation, transactional
 from durable.worker.handlers.async_pool import AsyncPool, interruptible
 from durable.worker.handlers.deadlines import Deadlines
 from durable.worker.handlers.delivery import Conclusion, Delivery, Start
-from durable.worker.handlers.execute import AckFailed, Call, GiveUp, Outcome
+from durable.worker.handlers.execute import Call, CommitFailed, GiveUp, Outcome
 from durable.worker.handlers.foresight import Foresight
 from durable.worker.handlers.lanes import Lanes
 from durable.worker.handlers.pool import HandlerPool
@@ -154,7 +154,7 @@ class Handlers:
             # connection signals. Not even a SystemExit may leak the slot or end the thread.
             except BaseException as bug:
                 log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
-                self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))
+                self._finish(delivery, CommitFailed(delivery.claim, describe(bug), bug))
             finally:
                 isolation.leave()
                 self._lanes.give_back(lane)
@@ -176,7 +176,7 @@ class Handlers:
             # As in `_run`.
             except BaseException as bug:
                 log.error("delivery_raised", exc_info=for_log(bug), **of_claim(delivery.claim))
-                self._finish(delivery, AckFailed(delivery.claim, describe(bug), bug))
+                self._finish(delivery, CommitFailed(delivery.claim, describe(bug), bug))
             finally:
                 self._lanes.give_back(lane)
                 self._foresight.ended_after(time.monotonic() - began)

@@ -19,7 +19,7 @@ from durable.kernel.texts.failure import describe, type_name
 from durable.outcomes import Completed
 from durable.worker.handlers.ack_policy import WAITS_US
 from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import AckFailed, Call, Committed, Lacking, Outcome, PutOff, completed
+from durable.worker.handlers.execute import Call, CommitFailed, Committed, Lacking, Outcome, PutOff, completed
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger, of_claim
 
@@ -38,7 +38,7 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
     """Run the handler and commit it with its completion, on this thread's connection.
 
     A retryable error has rolled back the handler's writes, so both are repeated on the schedule of acknowledgements,
-    five tries in all, within one attempt. Returns `Committed`, the ending of an application error, `AckFailed`, or
+    five tries in all, within one attempt. Returns `Committed`, the ending of an application error, `CommitFailed`, or
     `PutOff` if the handler never began because there was no connection.
     """
     tries = 0
@@ -106,8 +106,8 @@ class _Trial:
             # If the handler has made its transaction uncommittable, its attempt has failed.
             if is_a(error, TransactionSpoilt, TransactionManagementError):
                 return self._call.failed(error, self._delivery)
-            return AckFailed(self._call.claim, describe(error), error)
+            return CommitFailed(self._call.claim, describe(error), error)
         if not self._began and not self.connected and (is_last or is_empty_pool(error)):
             # Waiting for a pool has already taken its time; waiting again would keep the slot from others.
             return PutOff(self._call.claim, PUT_OFF, Lacking.CONNECTION)
-        return AckFailed(self._call.claim, describe(error), error) if is_last else None
+        return CommitFailed(self._call.claim, describe(error), error) if is_last else None

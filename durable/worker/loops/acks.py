@@ -28,7 +28,7 @@ from durable.worker.handlers import ack_policy
 from durable.worker.handlers.ack_policy import Abandon, Acknowledge, Again, Known, Postpone, WaitForLock
 from durable.worker.handlers.delivery import Delivery
 from durable.worker.handlers.execute import Outcome
-from durable.worker.loops.aside import Aside, Patience, Pending
+from durable.worker.loops.aside import Aside, LockWait, Pending
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger, of_claim
 from durable.worker.threads.loop import Pulse
@@ -348,13 +348,13 @@ class Acks:
                 self._later(item, now)
                 self._counted_again(item.delivery)
                 continue
-            match self._aside.patience(item, now):
-                case Patience.GOES_ON:
+            match self._aside.lock_wait(item, now):
+                case LockWait.GOES_ON:
                     still.append(item)
-                case Patience.CUT_BY_STOP:
+                case LockWait.CUT_BY_STOP:
                     log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
                     self._left += 1  # still leased: the worker logs that when it ends
-                case Patience.SPENT:
+                case LockWait.SPENT:
                     log.error("lock_outlasted_patience", waited=waited, **of_claim(claim))
                     acknowledge.forget(claim)
                     self._leave_to_lease(item)

@@ -34,7 +34,7 @@ class Pending:
     locked_since: int | None = None
 
 
-class Patience(Enum):
+class LockWait(Enum):
     """What happens to an outcome that is still locked."""
 
     GOES_ON = "goes on"
@@ -78,10 +78,10 @@ class Aside:
         waiting, self._waiting = self._waiting, []
         return waiting
 
-    def patience(self, item: Pending, now: int) -> Patience:
+    def lock_wait(self, item: Pending, now: int) -> LockWait:
         """Whether something that is still locked may go on waiting."""
         if item.locked_since is not None and now - item.locked_since >= PATIENCE // _US:
-            return Patience.SPENT
+            return LockWait.SPENT
         if self._stops_at is not None and now >= self._stops_at:
-            return Patience.CUT_BY_STOP
-        return Patience.GOES_ON
+            return LockWait.CUT_BY_STOP
+        return LockWait.GOES_ON
