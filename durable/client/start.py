@@ -82,8 +82,8 @@ def start_many(
     """Begin one workflow for each call. See `WorkflowType.start_many`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.start_many(...)", f"sync_to_async({shown}.start_many)(...)")
-    payloads, held = _many(definition, calls, options, keys)
-    new = [_new_workflow(definition, *made, options, key) for made, key in zip(payloads, held, strict=True)]
+    payloads, call_keys = _many(definition, calls, options, keys)
+    new = [_new_workflow(definition, *made, options, key) for made, key in zip(payloads, call_keys, strict=True)]
     outcomes = _outcomes(definition, starting.start(new), options) if new else []
     return [_handle(outcome) for outcome in outcomes] if keys is None else outcomes
 
@@ -131,8 +131,8 @@ def enqueue_many(
     """Enqueue one activity for each call. See `Activity.enqueue_many`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.enqueue_many(...)", f"sync_to_async({shown}.enqueue_many)(...)")
-    payloads, held = _many(definition, calls, options, keys)
-    new = [_new_activity(definition, *made, options, key) for made, key in zip(payloads, held, strict=True)]
+    payloads, call_keys = _many(definition, calls, options, keys)
+    new = [_new_activity(definition, *made, options, key) for made, key in zip(payloads, call_keys, strict=True)]
     outcomes = _outcomes(definition, enqueueing.enqueue(new), options) if new else []
     return [_handle(outcome) for outcome in outcomes] if keys is None else outcomes
 

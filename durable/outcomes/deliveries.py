@@ -128,7 +128,7 @@ class GiveBack(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldDelivery:
     """What a renewal needs to know of a delivery in this process."""
 
     row_id: int

@@ -40,7 +40,7 @@ class TurnReport:
     """Workflows that have ended, or are paused or blocked, and are no longer due."""
     left: int = 0
     """Due workflows that were left for a moment to another process, which may have them in memory."""
-    held: int = 0
+    without_room: int = 0
     """At least this many due workflows wait until there is room for them in memory."""
     claimed: Sequence[Claim] = ()
     """The rows that the turn has staged and claimed for this process."""

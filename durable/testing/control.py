@@ -70,7 +70,7 @@ def unfreeze() -> None:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def still_clock() -> Iterator[None]:
     """Freezes the clock at the database's time for a block, unless a test has already frozen it."""
     if clock.is_frozen():
         yield

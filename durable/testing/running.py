@@ -60,7 +60,7 @@ def drain(*, until: datetime | timedelta | None = None, slots: int | None = None
         if until is None:
             inline.work()
             return _report(inline.tally)
-        with control.held():
+        with control.still_clock():
             end = clock.host_now() + until if isinstance(until, timedelta) else until
             inline.work()
             standstills = 0
@@ -94,7 +94,7 @@ def run(
     `NonDeterminism` if the workflow is blocked for another reason; and `NeverEnds`,
     with what it waits for in words, if nothing can move it forward, or if more than `within` would have to be skipped.
     """
-    with control.held(), control.cache() as cache:
+    with control.still_clock(), control.cache() as cache:
         began = clock.host_now()
         handle = _started(target, args, kwargs)
         inline = Inline(cache, slots=slots)

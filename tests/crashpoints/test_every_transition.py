@@ -37,7 +37,7 @@ NO_TRANSITIONS = {
     ),
     *(
         "durable.flow.transactions.faults",
-        "durable.store.operators.naming",
+        *("durable.store.operators.naming", "durable.store.operators.causes"),
         "durable.store.connections.unpooled",
         "durable.flow.operator.record_view",
     ),

@@ -13,7 +13,7 @@ from durable.flow.operator import pause, resume, terminate, unblock
 from durable.flow.turns import poison
 from durable.flow.upkeep import beat, reconcile, settle
 from durable.models import OutboxRow, Workflow
-from durable.outcomes import Cancelled, Cause, Completed, Ending, Failed, Failure, Held, RetryLater
+from durable.outcomes import Cancelled, Cause, Completed, Ending, Failed, Failure, HeldDelivery, RetryLater
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver
 from tests.flow.state import expire
@@ -122,7 +122,7 @@ def _postpone(driver: Driver) -> Act:
 
 
 def _renew(driver: Driver) -> Act:
-    held = [Held(c.row_id, c.token, '"here"') for c in _claims(driver)]
+    held = [HeldDelivery(c.row_id, c.token, '"here"') for c in _claims(driver)]
     return lambda: renew.renew(held, lease_for=2 * LEASE)
 
 

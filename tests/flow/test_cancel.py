@@ -12,7 +12,7 @@ import pytest
 from durable.flow.caller import cancel, signal
 from durable.flow.delivery import renew
 from durable.models import Event, Message, OutboxRow
-from durable.outcomes import AckOutcome, CancelAnswer, CancelOutcome, Held, Renewal, WorkflowStatus
+from durable.outcomes import AckOutcome, CancelAnswer, CancelOutcome, HeldDelivery, Renewal, WorkflowStatus
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, failed, history, items, row, workflow
 from tests.flow.state import everything, messages_of, pause, undone
@@ -97,7 +97,7 @@ def test_a_single_activity_that_runs_is_asked_through_its_worker(driver: Driver,
     frozen_clock.move(LEASE / 2)
     assert cancel.cancel(workflow_id) == ASKED
     assert items()[0].cancel_requested_at == asked_at
-    assert renew.renew([Held(out.row_id, out.token)], lease_for=LEASE) == [Renewal.CANCEL_REQUESTED]
+    assert renew.renew([HeldDelivery(out.row_id, out.token)], lease_for=LEASE) == [Renewal.CANCEL_REQUESTED]
 
 
 def test_a_single_activity_that_waits_for_its_next_attempt_is_cancelled_at_once(driver: Driver) -> None:

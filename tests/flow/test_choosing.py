@@ -230,7 +230,7 @@ def test_a_sign_of_life_answers_whether_others_serve_the_same(
     assert beat.beat(name="mine", queues=mine, version="1") is Company.ALONE
 
 
-@pytest.mark.parametrize("report", [TurnReport(left=3), TurnReport(held=3)])
+@pytest.mark.parametrize("report", [TurnReport(left=3), TurnReport(without_room=3)])
 def test_a_worker_looks_again_when_what_it_left_has_waited(
     monkeypatch: pytest.MonkeyPatch, mine: Driver, report: TurnReport
 ) -> None:

@@ -185,7 +185,7 @@ def at_work(cached: int = 2) -> Driver:
 def test_while_those_in_memory_keep_all_slots_at_work_nothing_more_begins() -> None:
     driver = at_work()
     start = driver.start(cases.nothing)
-    assert driver.turn(idle=0) == TurnReport(held=1)
+    assert driver.turn(idle=0) == TurnReport(without_room=1)
     driver.complete(driver.claim(limit=1)[0], payload="1")
     assert driver.turn(idle=0).workflows == 1
     assert not has_begun(start)
@@ -194,7 +194,7 @@ def test_while_those_in_memory_keep_all_slots_at_work_nothing_more_begins() -> N
 def test_another_process_that_has_room_takes_it_at_once() -> None:
     driver = at_work()
     driver.start(cases.nothing)
-    assert driver.turn(idle=0) == TurnReport(held=1)
+    assert driver.turn(idle=0) == TurnReport(without_room=1)
     assert Driver(company=Company.OTHERS).turn(idle=0).closed == 1
 
 
@@ -255,7 +255,7 @@ def test_a_signal_before_the_first_turn_is_no_way_round() -> None:
     driver = at_work()
     start = driver.start(cases.signalled)
     signal.signal(start, "go", payload="null")
-    assert driver.turn(idle=0) == TurnReport(held=1)
+    assert driver.turn(idle=0) == TurnReport(without_room=1)
     assert driver.turn(idle=1).closed == 1
 
 

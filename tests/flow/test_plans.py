@@ -18,7 +18,7 @@ from durable.flow.looks import look
 from durable.flow.operator import unblock
 from durable.flow.upkeep import beat, reconcile, settle
 from durable.models import Message, Workflow
-from durable.outcomes import Completed, DeadLetterFilter, Held
+from durable.outcomes import Completed, DeadLetterFilter, HeldDelivery
 from durable.store.runs import due
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver
@@ -51,7 +51,7 @@ def test_no_statement_of_the_way_through_reads_a_table_whole(driver: Driver) -> 
         driver.start(cases.fan_out, 3)
         driver.turn()
         claims = driver.claim()
-        renew.renew([Held(claim.row_id, claim.token) for claim in claims], lease_for=LEASE)
+        renew.renew([HeldDelivery(claim.row_id, claim.token) for claim in claims], lease_for=LEASE)
         acknowledge.acknowledge([Completed(claim, '{"paid":"9.90"}') for claim in claims])
         driver.turn()
     statements = [query["sql"] for query in captured if _PLANNED.match(query["sql"])]
@@ -230,7 +230,7 @@ def test_turns_acknowledgements_and_lists_of_dead_letters_find_theirs_by_an_inde
     """Faults G2."""
     claims = driver.claim(limit=100)
     plans = _plans(lambda: driver.turn(limit=100))
-    plans += _plans(lambda: renew.renew([Held(claim.row_id, claim.token) for claim in claims], lease_for=LEASE))
+    plans += _plans(lambda: renew.renew([HeldDelivery(claim.row_id, claim.token) for claim in claims], lease_for=LEASE))
     plans += _plans(lambda: acknowledge.acknowledge([Completed(claim, "null") for claim in claims]))
     plans += _plans(lambda: look.dead_letters(backlog))
     plans += _plans(lambda: look.dead_letters_matching(DeadLetterFilter(), limit=100))

@@ -18,7 +18,7 @@ from durable.flow.delivery import claim, renew
 from durable.flow.transactions import transaction as own
 from durable.flow.upkeep import beat, reconcile
 from durable.models import FailedAttempt, Message, OutboxRow, Worker, Workflow, WorkItem
-from durable.outcomes import AckOutcome, Claim, Held, ReconcileReport, Renewal
+from durable.outcomes import AckOutcome, Claim, HeldDelivery, ReconcileReport, Renewal
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, history, items, row, workflow
 from tests.flow.state import everything, expire, locked_elsewhere, messages_of, only_postgresql, run
@@ -84,7 +84,7 @@ def test_a_lease_that_has_not_run_out_is_left_alone_however_long_it_runs(
     """Faults X2: the lease is looked at, never the run time."""
     for _ in range(60):
         frozen_clock.move(LEASE - timedelta(seconds=1))
-        renew.renew([Held(out.row_id, out.token)], lease_for=LEASE)
+        renew.renew([HeldDelivery(out.row_id, out.token)], lease_for=LEASE)
         assert reconcile.reconcile() == ReconcileReport()
     assert driver.complete(out) == [AckOutcome.ACKNOWLEDGED]
 
@@ -119,7 +119,7 @@ def test_a_worker_that_was_started_again_under_the_same_name_did_not_lose_what_t
 
 def test_the_last_heartbeat_is_copied_to_the_row(out: Claim) -> None:
     """The next delivery can read it."""
-    renew.renew([Held(out.row_id, out.token, '{"page":3}')], lease_for=LEASE)
+    renew.renew([HeldDelivery(out.row_id, out.token, '{"page":3}')], lease_for=LEASE)
     expire(out)
     reconcile.reconcile()
     assert row(out.workflow_id).last_heartbeat == '{"page":3}'
@@ -301,7 +301,7 @@ def test_a_heartbeat_racing_the_sweep_fails_no_activity(
         answers = []
         for c in claims:
             meet.wait()
-            answers += renew.renew([Held(c.row_id, c.token, '"alive"')], lease_for=LEASE)
+            answers += renew.renew([HeldDelivery(c.row_id, c.token, '"alive"')], lease_for=LEASE)
             meet.wait()
         return answers
 
@@ -313,7 +313,7 @@ def test_a_heartbeat_racing_the_sweep_fails_no_activity(
         rearmed += reconcile.reconcile().rearmed
         meet.wait()
     first = other.result(AT_LAST)
-    answers = renew.renew([Held(c.row_id, c.token) for c in claims], lease_for=LEASE)
+    answers = renew.renew([HeldDelivery(c.row_id, c.token) for c in claims], lease_for=LEASE)
     assert rearmed == answers.count(Renewal.LOST)
     for c, at_once, answer in zip(claims, first, answers, strict=True):
         assert at_once in (answer, Renewal.BUSY)

@@ -17,7 +17,7 @@ from durable.flow.delivery import renew
 from durable.flow.operator import terminate
 from durable.flow.upkeep import reconcile
 from durable.models import OutboxRow, WorkItem
-from durable.outcomes import AckOutcome, Claim, Held, Renewal
+from durable.outcomes import AckOutcome, Claim, HeldDelivery, Renewal
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, items
 from tests.flow.state import everything, expire, locked_elsewhere, make_due, only_postgresql
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.django_db
 own_connections = pytest.mark.django_db(transaction=True)
 
 
-def held(c: Claim, heartbeat: str | None = None) -> Held:
-    return Held(c.row_id, c.token, heartbeat)
+def held(c: Claim, heartbeat: str | None = None) -> HeldDelivery:
+    return HeldDelivery(c.row_id, c.token, heartbeat)
 
 
 def test_a_renewal_counts_from_now(driver: Driver, frozen_clock: Any) -> None:
@@ -67,7 +67,13 @@ def test_each_answer_stands_where_its_item_was_given(driver: Driver) -> None:
     claims = sorted(driver.claim(), key=lambda c: ids.index(c.workflow_id))
     driver.complete(claims[0])
     cancel.cancel(ids[1])
-    given = [held(claims[3]), held(claims[1]), Held(claims[2].row_id, uuid.uuid4()), held(claims[0]), held(claims[2])]
+    given = [
+        held(claims[3]),
+        held(claims[1]),
+        HeldDelivery(claims[2].row_id, uuid.uuid4()),
+        held(claims[0]),
+        held(claims[2]),
+    ]
     assert renew.renew(given, lease_for=LEASE) == [
         Renewal.RENEWED,
         Renewal.CANCEL_REQUESTED,
@@ -136,7 +142,7 @@ def test_an_item_that_somebody_has_locked_is_busy_and_stops_no_other(driver: Dri
     driver.enqueue(cases.step, 1)
     driver.enqueue(cases.step, 2)
     first, second = driver.claim()
-    gone = Held(first.row_id, uuid.uuid4())
+    gone = HeldDelivery(first.row_id, uuid.uuid4())
     with locked_elsewhere("durable_workitem", "outbox_row_id", first.row_id):
         answers = renew.renew([held(first), held(second), gone], lease_for=LEASE)
     assert answers == [Renewal.BUSY, Renewal.RENEWED, Renewal.LOST]

@@ -44,7 +44,7 @@ def test_open_rows_and_dead_letters_of_ended_workflows_are_cancelled_and_their_i
 
 
 def test_done_rows_and_live_workflows_are_left_alone(driver: Driver) -> None:
-    """Held dead letters of a live workflow wait for staff."""
+    """HeldDelivery dead letters of a live workflow wait for staff."""
     live = driver.start(cases.fan_out, 3)
     driver.turn()
     driver.complete(*driver.claim(limit=1))

@@ -16,7 +16,7 @@ from durable.flow.delivery import abandon, acknowledge, renew
 from durable.flow.looks import look
 from durable.flow.upkeep import beat, reconcile
 from durable.models import Event, FailedAttempt, Message, Workflow
-from durable.outcomes import Cause, Failure, Held, Renewal, RetryLater
+from durable.outcomes import Cause, Failure, HeldDelivery, Renewal, RetryLater
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, items, row, rows, workflow
 from tests.flow.state import expire
@@ -43,7 +43,7 @@ def test_a_host_whose_clock_is_off_steals_no_lease(driver: Driver, wrong_clock: 
     driver.enqueue(cases.step, 1)
     out = driver.claim_one()
     assert reconcile.reconcile().rearmed == 0
-    assert renew.renew([Held(out.row_id, out.token)], lease_for=LEASE) == [Renewal.RENEWED]
+    assert renew.renew([HeldDelivery(out.row_id, out.token)], lease_for=LEASE) == [Renewal.RENEWED]
     left = items()[0].locked_until - datetime.now(UTC)
     assert LEASE / 2 < left <= LEASE
     assert Driver(name="other").claim() == []
@@ -110,7 +110,7 @@ def _granting(how: str, driver: Driver) -> Callable[[], object]:
         return lambda: driver.claim(lease_for=SHORT)
     driver.enqueue(cases.step, 2)
     out = driver.claim()
-    return lambda: renew.renew([Held(c.row_id, c.token) for c in out], lease_for=SHORT)
+    return lambda: renew.renew([HeldDelivery(c.row_id, c.token) for c in out], lease_for=SHORT)
 
 
 @pytest.mark.parametrize("how", ["claim", "renew"])
@@ -143,7 +143,7 @@ def test_without_time_zones_no_fresh_lease_is_taken_up(driver: Driver, local_tim
     driver.enqueue(cases.step, 1)
     out = driver.claim_one()
     assert reconcile.reconcile().rearmed == 0
-    assert renew.renew([Held(out.row_id, out.token)], lease_for=LEASE) == [Renewal.RENEWED]
+    assert renew.renew([HeldDelivery(out.row_id, out.token)], lease_for=LEASE) == [Renewal.RENEWED]
     assert reconcile.reconcile().rearmed == 0
     expire(out)
     assert reconcile.reconcile().rearmed == 1

@@ -27,7 +27,7 @@ from durable.outcomes import (
     Ending,
     Failed,
     Failure,
-    Held,
+    HeldDelivery,
     RetryLater,
     TurnReport,
 )
@@ -196,8 +196,8 @@ class Working(Stage):
         self.note(*(f"renewed: {answer}" for answer in answers))
         self.arrive(expected)
 
-    def _held(self, names: list[str], beat: str | None) -> list[Held]:
-        return [Held(self.deliveries[name].row_id, self.deliveries[name].token, beat) for name in names]
+    def _held(self, names: list[str], beat: str | None) -> list[HeldDelivery]:
+        return [HeldDelivery(self.deliveries[name].row_id, self.deliveries[name].token, beat) for name in names]
 
     @precondition(has_deliveries)
     @rule(

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from durable.models import WorkItem
-from durable.outcomes import Claim, Held, OutboxStatus
+from durable.outcomes import Claim, HeldDelivery, OutboxStatus
 from durable.store.deliveries import together, work_items
 from durable.store.runs import workflows
 from tests.flow import cases
@@ -72,7 +72,7 @@ def test_an_acknowledgement_closes_those_rows_whose_item_it_has_removed(claims: 
 
 def test_a_delivery_is_not_renewed_by_a_stale_token(claims: list[Claim]) -> None:
     before = everything()
-    work_items.extend(connection, [Held(claims[0].row_id, STALE, "late")], lease_for=timedelta(hours=1))
+    work_items.extend(connection, [HeldDelivery(claims[0].row_id, STALE, "late")], lease_for=timedelta(hours=1))
     assert everything() == before
 
 

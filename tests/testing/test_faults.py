@@ -14,7 +14,7 @@ import durable
 from durable import testing
 from durable.flow.delivery import renew
 from durable.flow.transactions.faults import Fault, classify
-from durable.outcomes import Held
+from durable.outcomes import HeldDelivery
 from tests.ledger.models import Entry
 from tests.testing import plant
 
@@ -169,7 +169,7 @@ def test_points_of_workers_are_known_by_name_too() -> None:
     """`renew` belongs to the lease thread of a real worker; the verb itself is what fails."""
     assert set(testing.POINTS) >= {"claim", "turn", "acknowledge", "renew", "abandon", "release", "reconcile"}
     with testing.failing("renew") as fault, pytest.raises(Exception, match="injected") as caught:
-        renew.renew([Held(1, uuid.uuid4())], lease_for=timedelta(minutes=1))
+        renew.renew([HeldDelivery(1, uuid.uuid4())], lease_for=timedelta(minutes=1))
     assert classify(caught.value) is Fault.RETRYABLE
     assert fault.raised == 1
 

@@ -274,7 +274,7 @@ def test_the_last_suspect_that_runs_here_still_keeps_ordinary_work_out(floor: Fl
 
 
 def test_what_could_not_be_given_back_waits_on_for_its_slot(floor: Floor, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Held and renewed without being run, it would be stuck for as long as the worker lives."""
+    """HeldDelivery and renewed without being run, it would be stuck for as long as the worker lives."""
 
     def away(claims: Sequence[Claim]) -> None:
         raise OperationalError("gone")

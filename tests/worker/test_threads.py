@@ -15,7 +15,7 @@ from django.db import connection
 from durable.flow.caller import cancel
 from durable.flow.delivery import acknowledge, claim, renew
 from durable.models import WorkItem
-from durable.outcomes import AckOutcome, Company, Ending, Held, OutboxStatus, Renewal, WorkflowStatus
+from durable.outcomes import AckOutcome, Company, Ending, HeldDelivery, OutboxStatus, Renewal, WorkflowStatus
 from durable.worker.process.modes import WorkerExit
 from durable.worker.process.worker import Worker
 from tests.flow.state import locked_elsewhere
@@ -46,7 +46,7 @@ class Renewals:
         self.answers: list[Renewal] = []
         monkeypatch.setattr(renew, "renew", self._renew)
 
-    def _renew(self, held: Sequence[Held], *, lease_for: timedelta) -> list[Renewal]:
+    def _renew(self, held: Sequence[HeldDelivery], *, lease_for: timedelta) -> list[Renewal]:
         answers = self._real(held, lease_for=lease_for)
         self.answers += answers
         self._seen.release()

@@ -50,7 +50,7 @@ class Preview:
     failed: bool = False
     capped: bool = False
     could_go: Sequence[int] = ()
-    held: int = 0
+    waiting: int = 0
 
     @property
     def total_words(self) -> str:
@@ -69,7 +69,7 @@ class Preview:
     @property
     def may_wait(self) -> bool:
         """Whether a workflow may be waiting for one of those that would be moved."""
-        return self.failed or self.capped or self.held > 0
+        return self.failed or self.capped or self.waiting > 0
 
     @property
     def overridable(self) -> bool:
@@ -117,7 +117,7 @@ def _preview(asked: Asked) -> Preview:
         if gone:
             refused["row_not_found"] = refused.get("row_not_found", 0) + gone
         go, looked_at, more = len(could_go), len(meant) + gone, ""
-    held = 0 if asked.action.mode is RedriveMode.ELIGIBLE or not go else _held(meant)
+    waiting = 0 if asked.action.mode is RedriveMode.ELIGIBLE or not go else _waiting(meant)
     return Preview(
         total=f"{wording.number(looked_at)}{more}",
         go=go,
@@ -126,10 +126,10 @@ def _preview(asked: Asked) -> Preview:
             Line(count, f"{wording.number(count)}{more}", refusals.of_code(code), code in OVERRIDABLE)
             for code, count in sorted(refused.items(), key=lambda item: -item[1])
         ],
-        footnote=_footnote(asked.action, go, held),
+        footnote=_footnote(asked.action, go, waiting),
         capped=bool(more),
         could_go=could_go,
-        held=held,
+        waiting=waiting,
     )
 
 
@@ -140,20 +140,20 @@ def _all_that_match(wanted: DeadLetterFilter, scope: Scope) -> Any:
     return look.places_matching(wanted, limit=redriving.PREVIEW_LIMIT + 1, within=scope.rows())
 
 
-def _held(meant: Any) -> int:
+def _waiting(meant: Any) -> int:
     """How many have a workflow that is waiting for them."""
     return preview_redrive(meant, mode=RedriveMode.ELIGIBLE).redrivable
 
 
-def _footnote(action: Action, go: int, held: int) -> str:
+def _footnote(action: Action, go: int, waiting: int) -> str:
     """Of a forced redrive or a discard: how many of those that would go have a workflow that still waits."""
     if action.mode is RedriveMode.ELIGIBLE or not go:
         return ""
     if go == 1:
-        if held:
+        if waiting:
             return _("Its workflow is waiting for it.")
         return _("Its workflow has moved on.")
     return _("Workflow waiting: %(held)s. Workflow moved on: %(judged)s.") % {
-        "held": wording.number(held),
-        "judged": wording.number(max(go - held, 0)),
+        "held": wording.number(waiting),
+        "judged": wording.number(max(go - waiting, 0)),
     }

@@ -8,11 +8,11 @@ from datetime import timedelta
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow.transactions import transaction
-from durable.outcomes import Held, Renewal
+from durable.outcomes import HeldDelivery, Renewal
 from durable.store.deliveries import work_items
 
 
-def renew(held: Sequence[Held], *, lease_for: timedelta) -> list[Renewal]:
+def renew(held: Sequence[HeldDelivery], *, lease_for: timedelta) -> list[Renewal]:
     """Extends the leases by token, and stores the latest heartbeat details; one outcome each, in the given order.
 
     An item that another session has locked is *busy*, never *lost*: one locked item must not stop every renewal, and it

@@ -98,13 +98,13 @@ class Hints:
 
 @dataclass(slots=True)
 class Choice:
-    """Candidates in the order of their turns, each with the seconds for which it has waited. `held` counts those that
-    wait until there is room.
+    """Candidates in the order of their turns, each with the seconds for which it has waited. `without_room` counts
+    those that wait until there is room.
     """
 
     waited: dict[uuid.UUID, float]
     leaves: bool
-    held: int = 0
+    without_room: int = 0
     hides: bool = False
     """Whether there may be more that is due than the look has met."""
     missed: set[uuid.UUID] = field(default_factory=set)
@@ -159,12 +159,14 @@ def choose(
     # waiting gains nothing.
     room = max(idle, cache.room) if cache.max_count else limit * 2
     chosen = _in_order(candidates, limit, room, settings.start_wait_for.total_seconds())
-    held = (
+    without_room = (
         0
         if len(chosen) >= limit
         else len(candidates.cold) + len(candidates.starts) - sum(o not in candidates.warm for o in chosen)
     )
-    return Choice(chosen, leaves=leaves, held=held, hides=not candidates.all_met or len(chosen) >= limit * 2)
+    return Choice(
+        chosen, leaves=leaves, without_room=without_room, hides=not candidates.all_met or len(chosen) >= limit * 2
+    )
 
 
 def _look(

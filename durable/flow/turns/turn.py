@@ -143,7 +143,7 @@ def _turn_once(
         # Others have locked all of them: what is due after these must not wait for them.
         aside.pass_over(choice.missed)
         return TurnReport(deferred=len(choice.missed))
-    return TurnReport(left=len(choice.left), held=choice.held) if report == TurnReport() else report
+    return TurnReport(left=len(choice.left), without_room=choice.without_room) if report == TurnReport() else report
 
 
 def _turn_each(

@@ -11,7 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.models import WorkItem
-from durable.outcomes import Held
+from durable.outcomes import HeldDelivery
 from durable.store.connections import sql
 
 
@@ -182,7 +182,7 @@ def still_there(connection: BaseDatabaseWrapper, deliveries: Iterable[DeliveryKe
     return set(rows) & wanted
 
 
-def extend(connection: BaseDatabaseWrapper, held: Sequence[Held], *, lease_for: timedelta) -> None:
+def extend(connection: BaseDatabaseWrapper, held: Sequence[HeldDelivery], *, lease_for: timedelta) -> None:
     """Extends the leases of (locked) items from now, and keeps the latest heartbeat details. One statement."""
     if held:
         until, params = clock.lease_sql(connection, lease_for)

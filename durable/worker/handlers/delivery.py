@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import Enum
 
 from durable import clock
-from durable.outcomes import Claim, Held
+from durable.outcomes import Claim, HeldDelivery
 
 
 class Start(Enum):
@@ -45,9 +45,9 @@ class Delivery:
         self._interrupt: Callable[[], None] | None = None
 
     @property
-    def held(self) -> Held:
+    def to_renew(self) -> HeldDelivery:
         """What a renewal needs to know."""
-        return Held(self.claim.row_id, self.claim.token, self.heartbeat)
+        return HeldDelivery(self.claim.row_id, self.claim.token, self.heartbeat)
 
     @property
     def concluded(self) -> bool:

@@ -86,7 +86,7 @@ class Leases:
         """
         deliveries = sorted(self.all(), key=lambda delivery: delivery.claim.row_id)
         if deliveries:
-            answers = renew.renew([delivery.held for delivery in deliveries], lease_for=self._lease_for)
+            answers = renew.renew([delivery.to_renew for delivery in deliveries], lease_for=self._lease_for)
             for delivery, answer in zip(deliveries, answers, strict=True):
                 self._told(delivery, answer)
         return self._lease_for.total_seconds() / 3

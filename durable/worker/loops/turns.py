@@ -102,7 +102,7 @@ class Turns:
             self._closed(report.closed)
         if report.staged != len(claimed):  # or it is not known: then it returns only what an earlier step has claimed
             self._staged()
-        if report.left or report.held:
+        if report.left or report.without_room:
             return min(LEFT_FOR, self._pace.idle())
         return self._pace.idle() if report == TurnReport() else self._pace.worked()
 

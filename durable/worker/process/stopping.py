@@ -59,7 +59,7 @@ class _Farewell(threading.Thread):
             hygiene.connect()
             if self._left:
                 # The last heartbeats go along, for the next attempt to read.
-                renew.renew([delivery.held for delivery in self._left], lease_for=settings.lease_for)
+                renew.renew([delivery.to_renew for delivery in self._left], lease_for=settings.lease_for)
                 self._release()
             beat.gone(self._worker.name)
         # Whatever keeps the last releases from being written, the exit code has to show it.
@@ -128,12 +128,12 @@ def _verdict(worker: Worker, code: WorkerExit, farewell: _Farewell, unwritten: i
     if not unwritten and not farewell.trouble and farewell.said.is_set() and not unclaimed:
         return code
     trouble = farewell.trouble or ("" if farewell.said.is_set() else "no answer in time")
-    held = [delivery.claim.idempotency_key for delivery in worker.leases.all()]
+    still_leased = [delivery.claim.idempotency_key for delivery in worker.leases.all()]
     log.error(
         "stopped_with_work_left",
         worker=worker.name,
         unwritten=unwritten,
-        still_leased=held,
+        still_leased=still_leased,
         error="; ".join(filter(None, [trouble, unclaimed])),
     )
     # A turn that hangs inside its transaction may be the reason: the process still has to restart.

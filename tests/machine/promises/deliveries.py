@@ -19,7 +19,7 @@ from durable.outcomes import (
     Failed,
     Failure,
     GiveBack,
-    Held,
+    HeldDelivery,
     Renewal,
     RetryLater,
 )
@@ -234,7 +234,9 @@ def bury(state: State, row: Row, cause: Cause, beat: str | None) -> None:
         tell(state, row["workflow_id"], "failed", ANY, ordinal=row["ordinal"])
 
 
-def renew(state: State, held: Sequence[Held], *, lease_for: timedelta, busy: Sequence[int] = ()) -> list[Renewal]:
+def renew(
+    state: State, held: Sequence[HeldDelivery], *, lease_for: timedelta, busy: Sequence[int] = ()
+) -> list[Renewal]:
     """Leases move by token; what somebody else has locked is busy and never lost."""
     answers = []
     for h in held:
