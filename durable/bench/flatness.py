@@ -40,7 +40,7 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CourseReport:
     """What a course shows. `faults` says in words why it is not flat; none when it is."""
 
     worker: str
@@ -74,7 +74,7 @@ class Verdict:
         }
 
 
-def judge(course: Course, *, most_growth: float = MOST_GROWTH) -> Verdict:
+def judge(course: Course, *, most_growth: float = MOST_GROWTH) -> CourseReport:
     """Judge a course of at least five looks, which lie at an even pace."""
     fifth = len(course.samples) // FIFTHS
     warm, last = course.samples[fifth : 2 * fifth], course.samples[-fifth:]
@@ -90,7 +90,7 @@ def judge(course: Course, *, most_growth: float = MOST_GROWTH) -> Verdict:
         faults.append("no connection was seen")
     if not course.done:
         faults.append("it did nothing")
-    return Verdict(
+    return CourseReport(
         worker=course.worker,
         done=course.done,
         begun_mib=course.samples[0].mib,

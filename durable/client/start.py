@@ -34,7 +34,7 @@ from durable.outcomes import KeyHeld, Started
 R = TypeVar("R")
 Options = TypeVar("Options", StartOptions, ActivityOptions)
 Startable: TypeAlias = WorkflowDefinition[Any, R] | ActivityDefinition[Any, R]
-Outcome: TypeAlias = Handle[R] | KeyTaken
+StartOutcome: TypeAlias = Handle[R] | KeyTaken
 
 
 def start(
@@ -71,14 +71,14 @@ def start_many(
     options: StartOptions,
     *,
     keys: Sequence[str | None],
-) -> list[Outcome[R]]: ...
+) -> list[StartOutcome[R]]: ...
 def start_many(
     definition: WorkflowDefinition[Any, R],
     calls: Iterable[tuple[Any, ...]],
     options: StartOptions,
     *,
     keys: Sequence[str | None] | None,
-) -> list[Handle[R]] | list[Outcome[R]]:
+) -> list[Handle[R]] | list[StartOutcome[R]]:
     """Begin one workflow for each call. See `WorkflowType.start_many`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.start_many(...)", f"sync_to_async({shown}.start_many)(...)")
@@ -120,14 +120,14 @@ def enqueue_many(
     options: ActivityOptions,
     *,
     keys: Sequence[str | None],
-) -> list[Outcome[R]]: ...
+) -> list[StartOutcome[R]]: ...
 def enqueue_many(
     definition: ActivityDefinition[Any, R],
     calls: Iterable[tuple[Any, ...]],
     options: ActivityOptions,
     *,
     keys: Sequence[str | None] | None,
-) -> list[Handle[R]] | list[Outcome[R]]:
+) -> list[Handle[R]] | list[StartOutcome[R]]:
     """Enqueue one activity for each call. See `Activity.enqueue_many`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.enqueue_many(...)", f"sync_to_async({shown}.enqueue_many)(...)")
@@ -254,8 +254,8 @@ def _new_activity(
 
 def _outcomes(
     definition: Startable[R], answers: Sequence[Started | KeyHeld], options: StartOptions | ActivityOptions
-) -> list[Outcome[R]]:
-    outcomes: list[Outcome[R]] = []
+) -> list[StartOutcome[R]]:
+    outcomes: list[StartOutcome[R]] = []
     for answer in answers:
         if isinstance(answer, Started):
             outcomes.append(Handle(answer.workflow_id, hint=definition.result_hint))
@@ -266,7 +266,7 @@ def _outcomes(
     return outcomes
 
 
-def _handle(outcome: Outcome[R]) -> Handle[R]:
+def _handle(outcome: StartOutcome[R]) -> Handle[R]:
     if isinstance(outcome, KeyTaken):
         raise outcome
     return outcome

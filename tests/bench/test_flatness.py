@@ -19,9 +19,9 @@ FLAT = [40.0, 55.0, 60.0, 60.5, 60.2, 60.9, 60.1, 60.4, 60.3, 60.8]
 
 def test_a_process_that_grows_in_its_warm_up_only_is_flat() -> None:
     """Faults J10."""
-    verdict = judge(_course(FLAT))
-    assert verdict.faults == []
-    assert (verdict.begun_mib, verdict.warm_mib, verdict.end_mib, verdict.most_mib) == (40.0, 60.25, 60.55, 60.9)
+    report = judge(_course(FLAT))
+    assert report.faults == []
+    assert (report.begun_mib, report.warm_mib, report.end_mib, report.most_mib) == (40.0, 60.25, 60.55, 60.9)
 
 
 @pytest.mark.parametrize("connections", [[2, 9, 9, 9, 9, 9, 9, 9, 9, 9], [30, 1, 9, 9, 9, 9, 9, 9, 9, 9]])

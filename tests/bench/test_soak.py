@@ -45,10 +45,10 @@ def test_workers_that_leak_memory_and_connections_are_not_flat(own_processes) ->
 
     plan = Plan(seconds=1, beat=0.1, look_every=0.1, load=2, patience=0.5, modules=("tests.bench.leaking",))
     soaked = soak.soak(alias=None, plan=plan, tell=wait_for_leaks)
-    verdicts = [judge(course, most_growth=MOST_GROWTH) for course in soaked.courses]
-    assert len(verdicts) == 2
-    assert any("memory grew" in " ".join(verdict.faults) for verdict in verdicts), verdicts
-    assert any("connections were not constant" in " ".join(verdict.faults) for verdict in verdicts), verdicts
+    reports = [judge(course, most_growth=MOST_GROWTH) for course in soaked.courses]
+    assert len(reports) == 2
+    assert any("memory grew" in " ".join(report.faults) for report in reports), reports
+    assert any("connections were not constant" in " ".join(report.faults) for report in reports), reports
     assert soaked.vendor == connections["default"].vendor
     assert soaked.done >= seen
     assert soaked.closed > 0
@@ -61,15 +61,15 @@ def test_workers_are_flat_under_every_kind_of_work(own_processes) -> None:
     """Faults J10, C2; with DEBUG on, too."""
     plan = Plan.of(10) if FULL else Plan.of(1 / 12)
     soaked = soak.soak(alias=None, plan=plan, tell=lambda line: tell(f"soak: {line}"))
-    verdicts = [judge(course, most_growth=MOST_GROWTH) for course in soaked.courses]
+    reports = [judge(course, most_growth=MOST_GROWTH) for course in soaked.courses]
     if FULL:
-        verdicts = [judge(course) for course in soaked.courses]
-        assert not [verdict.faults for verdict in verdicts if verdict.faults], verdicts
-    for verdict in verdicts:
-        tell(f"soak: {verdict}")
-        assert verdict.done > 0
-        assert verdict.growth < MOST_GROWTH
-        assert 1 < max(verdict.connections) < 40
+        reports = [judge(course) for course in soaked.courses]
+        assert not [report.faults for report in reports if report.faults], reports
+    for report in reports:
+        tell(f"soak: {report}")
+        assert report.done > 0
+        assert report.growth < MOST_GROWTH
+        assert 1 < max(report.connections) < 40
 
 
 @pytest.mark.django_db(transaction=True)

@@ -93,6 +93,7 @@ MEANS_ONE_THING = {
             "testing/inline worker/housekeeping worker/worker"
         ),
     ),
+    "verdict": (r"(?:^|_)verdicts?(?:_|$)", "admin/page admin/previews admin/refusals flow/redrive"),
     "take": (r"(?:^|_)(?:take|taken|taking|takers?|took)(?:_|$)", "kernel/context kernel/mailbox"),
 }
 """By word: which identifiers of the app have it, and the modules (package and name, wherever they lie in the package)
@@ -104,8 +105,10 @@ ONE_CLASS = {
     "Delivery": "worker/delivery",
     "Exit": "",
     "Handle": "client/handle",
+    "Held": "",
     "Mode": "",
     "Note": "worker/notes",
+    "Outcome": "worker/execute",
     "Patience": "flow/transaction",
     "Settlement": "",
     "Take": "",

@@ -127,7 +127,7 @@ def _start(request: HttpRequest, asked: Asked) -> HandedOver:
     )
     try:
         return HandedOver(change_dead_letters.options(key=str(asked.request_id)).start(job).id, "now")
-    except KeyTaken as taken:  # the same form, sent twice at the same moment
-        return HandedOver(taken.holder, "before")
+    except KeyTaken as begun:  # the same form, sent twice at the same moment
+        return HandedOver(begun.holder, "before")
     except (DatabaseError, InterfaceError) as error:
         raise NotConfirmed from error

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAMED = 5
 """Rows that a message names; more are counted."""
 
-Outcome = Redriven | Discarded | RedriveRefused
+LetterOutcome = Redriven | Discarded | RedriveRefused
 
 _AS_BEFORE = (StoreUnavailable, RowUnreadable)
 """Refusals that do not mean a change: the row is as the preview saw it, or its state is unknown."""
@@ -38,7 +38,7 @@ class RowOutcome:
 
     key: int
     activity: str
-    outcome: Outcome
+    outcome: LetterOutcome
     about: str = ""
 
 

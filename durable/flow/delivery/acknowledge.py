@@ -205,7 +205,7 @@ def _hand_over(
         claim = e.claim
         if claim.single:
             if not isinstance(e, RetryLater):
-                ended.append(_verdict(owners[claim.workflow_id], e))
+                ended.append(_end_of_single(owners[claim.workflow_id], e))
         elif isinstance(e, Completed):
             new_messages.append(
                 NewMessage(claim.workflow_id, claim.run, MessageKind.COMPLETED, e.payload, claim.ordinal)
@@ -223,7 +223,7 @@ def _stored(ending: Failed | RetryLater) -> StoredFailure:
     return failures.stored(ending.failure, ending.claim.workflow_id, ending.claim.ordinal)
 
 
-def _verdict(
+def _end_of_single(
     workflow: LockedWorkflow, ending: Completed | Failed | Cancelled
 ) -> tuple[LockedWorkflow, EventType, WorkflowStatus, str | None, StoredFailure | None]:
     match ending:

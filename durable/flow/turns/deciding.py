@@ -51,7 +51,7 @@ def decide(
             continue
         if batch.seen.get(owner) != workflow.last_seq or (plans and time.perf_counter() > until):
             continue
-        if due.waits and owner not in batch.verdicts:
+        if due.waits and owner not in batch.blocked_by:
             continue
         with holding() as said:
             plans[owner] = _decide(Plan(workflow, read.at, batch.terms, said=said), due, batch, announce, until)
@@ -88,8 +88,8 @@ class Ahead:
 def _decide(plan: Plan, due: Inbox, batch: Batch, announce: Announcements, until: float) -> Plan:
     """Run one workflow's code on what is due for it."""
     owner = plan.workflow.id
-    if owner in batch.verdicts:
-        feeding.block(plan, batch.verdicts[owner])
+    if owner in batch.blocked_by:
+        feeding.block(plan, batch.blocked_by[owner])
         return plan
     start = next((message for message in due.messages if message.kind is MessageKind.START), None)
     if start is not None and start.due > plan.at:

@@ -60,7 +60,7 @@ class Batch:
     """The working set of one call. Executions in here belong to it until the commit."""
 
     executions: dict[uuid.UUID, Execution] = field(default_factory=dict)
-    verdicts: dict[uuid.UUID, WorkflowBlocked] = field(default_factory=dict)
+    blocked_by: dict[uuid.UUID, WorkflowBlocked] = field(default_factory=dict)
     started: dict[uuid.UUID, Event] = field(default_factory=dict)
     seen: dict[uuid.UUID, int] = field(default_factory=dict)
     unknown: dict[uuid.UUID, Unknown] = field(default_factory=dict)
@@ -120,7 +120,7 @@ def prepare(
             batch.seen[workflow.id] = workflow.last_seq
         elif sizes[workflow.id] > room.last_byte:
             batch.seen[workflow.id] = workflow.last_seq
-            batch.verdicts[workflow.id] = HistoryFull(room.words(workflow.history_events, sizes[workflow.id]))
+            batch.blocked_by[workflow.id] = HistoryFull(room.words(workflow.history_events, sizes[workflow.id]))
         elif cold and (events + workflow.history_events > _COLD_EVENTS or size + sizes[workflow.id] > _COLD_BYTES):
             candidates.remove(workflow.id)  # stays due, and comes first in a later batch
         else:
@@ -166,7 +166,7 @@ def _replay_all(
             _replay(workflow, events, batch, announce)
         else:
             batch.seen[workflow.id] = workflow.last_seq
-            batch.verdicts[workflow.id] = WorkflowBlocked(f"The history cannot be replayed: {problem}.")
+            batch.blocked_by[workflow.id] = WorkflowBlocked(f"The history cannot be replayed: {problem}.")
 
 
 def is_turnable(workflow: LockedWorkflow) -> bool:
@@ -200,7 +200,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
             announce.runs(workflow.id)
             execution.replay(events)
     except WorkflowBlocked as error:
-        batch.verdicts[workflow.id] = error
+        batch.blocked_by[workflow.id] = error
     except PoisonTurn:
         batch.overran.append(workflow.id)
     # Known reasons why a history cannot be replayed are handled above. Any other error also belongs to this history,
@@ -208,7 +208,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
     except BaseException as error:
         if interrupts(error):
             raise
-        batch.verdicts[workflow.id] = unexpected(workflow, error)
+        batch.blocked_by[workflow.id] = unexpected(workflow, error)
     finally:
         announce.runs(None)
 

@@ -235,7 +235,7 @@ def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
             keeps = untouched and owner in batch.seen and execution.last_seq == batch.seen[owner]
         else:
             keeps = plan.execution is execution and plan.closing is None and execution.last_seq == plan.last_seq
-        if keeps and owner not in batch.verdicts:
+        if keeps and owner not in batch.blocked_by:
             del batch.executions[owner]
             if plan is not None or owner not in cache:
                 kept.append((execution, batch.used_at.get(owner, at)))

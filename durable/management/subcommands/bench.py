@@ -74,20 +74,20 @@ def _soak(options: dict[str, Any]) -> Answer:
     if not 0 < minutes < float("inf"):
         raise WrongUsage(f"--minutes is {minutes:g}; it has to be more than 0.")
     soaked = soak.soak(alias=options["database"], plan=soak.Plan.of(minutes), tell=_tell)
-    verdicts = [flatness.judge(course) for course in soaked.courses]
-    flat = not any(verdict.faults for verdict in verdicts)
+    reports = [flatness.judge(course) for course in soaked.courses]
+    flat = not any(report.faults for report in reports)
     rows = [
         (
-            verdict.worker,
-            f"{verdict.done:,}",
-            f"{verdict.begun_mib:.1f}",
-            f"{verdict.warm_mib:.1f}",
-            f"{verdict.end_mib:.1f}",
-            f"{verdict.growth:+.1f}",
-            " to ".join(str(count) for count in sorted(set(verdict.connections))),
-            "; ".join(verdict.faults) or "flat",
+            report.worker,
+            f"{report.done:,}",
+            f"{report.begun_mib:.1f}",
+            f"{report.warm_mib:.1f}",
+            f"{report.end_mib:.1f}",
+            f"{report.growth:+.1f}",
+            " to ".join(str(count) for count in sorted(set(report.connections))),
+            "; ".join(report.faults) or "flat",
         )
-        for verdict in verdicts
+        for report in reports
     ]
     headings = ("worker", "activities", "MiB at first", "second fifth", "last fifth", "growth", "connections", "")
     lines = [
@@ -107,8 +107,8 @@ def _soak(options: dict[str, Any]) -> Answer:
         "most_growth_mib": flatness.MOST_GROWTH,
         "flat": flat,
         "workers": [
-            {**verdict.as_data(), "samples": [[round(s.at, 2), round(s.mib, 2), s.connections] for s in course.samples]}
-            for verdict, course in zip(verdicts, soaked.courses, strict=True)
+            {**report.as_data(), "samples": [[round(s.at, 2), round(s.mib, 2), s.connections] for s in course.samples]}
+            for report, course in zip(reports, soaked.courses, strict=True)
         ],
     }
     return Answer(data, lines, CommandExit.REFUSED if options["gate"] and not flat else CommandExit.DONE)

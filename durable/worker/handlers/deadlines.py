@@ -21,7 +21,7 @@ SMALLEST_SWEEP = 256
 
 
 class Deadlines:
-    """Calls back for each watched delivery whose time is over and that has no verdict yet. Starts its thread at the
+    """Calls back for each watched delivery whose time is over and that is not concluded yet. Starts its thread at the
     first.
     """
 

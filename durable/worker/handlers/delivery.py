@@ -20,16 +20,16 @@ class Start(Enum):
 
 
 class Conclusion(Enum):
-    """Who decided. The first verdict on a delivery wins; later ones are dropped."""
+    """Who decided. The first conclusion of a delivery counts; later ones are dropped."""
 
     FIRST = "first"
     LATE = "late"
 
 
 class Delivery:
-    """A claim, its handler's state, and its single verdict. Thread-safe.
+    """A claim, its handler's state, and its single conclusion. Thread-safe.
 
-    The verdicts that compete: the handler's own ending, its timeout, a lost lease, and the release at a stop.
+    The conclusions that compete: the handler's own ending, its timeout, a lost lease, and the release at a stop.
     """
 
     def __init__(self, claim: Claim) -> None:
@@ -51,7 +51,7 @@ class Delivery:
 
     @property
     def concluded(self) -> bool:
-        """Whether there is a verdict."""
+        """Whether it is concluded."""
         return self._concluded
 
     @property

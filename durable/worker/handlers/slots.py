@@ -184,7 +184,7 @@ class Handlers:
                 self._fill()
 
     def _ready(self, delivery: Delivery) -> Call | None:
-        """Checks again whether it may start, decodes, and starts the clock. None if its verdict is already decided."""
+        """Checks again whether it may start, decodes, and starts the clock. None if it is concluded already decided."""
         match delivery.begin():
             case Start.OVER:
                 return None

@@ -53,9 +53,9 @@ def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us
         # User code runs in there; errors of the code and of the database are distinguished below.
         except BaseException as error:  # noqa: BLE001
             fault = classify(error)
-            verdict = trial.verdict(error, fault, is_last=tries > len(WAITS_US))
-            if verdict is not None:
-                return verdict
+            outcome = trial.outcome(error, fault, is_last=tries > len(WAITS_US))
+            if outcome is not None:
+                return outcome
             log.warning("transactional_try_failed", tries=tries, error=type_name(type(error)), **of_claim(call.claim))
             if fault is Fault.NEW_CONNECTION:
                 hygiene.drop()
@@ -91,7 +91,7 @@ class _Trial:
         self._delivery.may_be_committed = True
         return ending
 
-    def verdict(self, error: BaseException, fault: Fault, *, is_last: bool) -> Outcome | None:
+    def outcome(self, error: BaseException, fault: Fault, *, is_last: bool) -> Outcome | None:
         """Returns what a failed try means for the delivery; None: try again."""
         handlers_own = error is self._raised
         if fault is not Fault.PERMANENT and handlers_own and self._is_of_another_database:

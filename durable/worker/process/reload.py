@@ -41,7 +41,7 @@ class CodeWatch:
         if now < self._next:
             return Code.SAME
         self._next = now + LOOK_EVERY
-        verdict = Code.SAME
+        code = Code.SAME
         for path in iter_all_python_module_files():
             try:
                 written = path.stat().st_mtime
@@ -51,8 +51,8 @@ class CodeWatch:
             self._times[path] = written
             if known is not None and known != written and _compiles(path):
                 log.info("code_changed", file=str(path))
-                verdict = Code.CHANGED
-        return verdict
+                code = Code.CHANGED
+        return code
 
 
 def start_anew() -> None:

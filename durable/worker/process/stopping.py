@@ -121,10 +121,10 @@ def stop(worker: Worker, code: WorkerExit, *, grace: float) -> WorkerExit:
     end = time.monotonic() + 1.0
     for loop in worker.loops:
         loop.join(end - time.monotonic())
-    return _verdict(worker, code, farewell, unwritten, unclaimed)
+    return _exit_code(worker, code, farewell, unwritten, unclaimed)
 
 
-def _verdict(worker: Worker, code: WorkerExit, farewell: _Farewell, unwritten: int, unclaimed: str) -> WorkerExit:
+def _exit_code(worker: Worker, code: WorkerExit, farewell: _Farewell, unwritten: int, unclaimed: str) -> WorkerExit:
     if not unwritten and not farewell.trouble and farewell.said.is_set() and not unclaimed:
         return code
     trouble = farewell.trouble or ("" if farewell.said.is_set() else "no answer in time")
