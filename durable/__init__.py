@@ -47,7 +47,7 @@ from durable.errors import (
     WorkflowTimedOut,
 )
 from durable.kernel.authoring.activity_context import activity_info
-from durable.kernel.authoring.context import logger, now, random, rng, sleep, uuid4, wait_for_signal
+from durable.kernel.authoring.context import logger, now, random, rng, sleep, uuid4, wait_for_signal, workflow_info
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.payloads.secrets import Secret
 from durable.outcomes import CancelAnswer, CancelOutcome, WorkflowStatus
@@ -112,6 +112,7 @@ __all__ = [
     "uuid4",
     "wait_for_signal",
     "workflow",
+    "workflow_info",
 ]
 
 _CLIENT = {"get_workflow": "durable.client.find", "Handle": "durable.client.handle"}

@@ -10,7 +10,8 @@ from asgiref.sync import sync_to_async
 from durable.client.handle import Handle
 from durable.client.places import outside_workflows, synchronous
 from durable.conf import settings
-from durable.errors import KeyInvalid
+from durable.errors import KeyInvalid, WorkflowNotFound
+from durable.errors.showing import shown
 from durable.flow.looks import look
 from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.authoring.options import check_text
@@ -21,7 +22,8 @@ R = TypeVar("R")
 def get_workflow(workflow_id: uuid.UUID | str) -> Handle[Any]:
     """The handle of a workflow, by its id as a UUID or as text. Does not query the database; the handle's calls do.
 
-    Raises `KeyInvalid` (a `ValueError`) for text that is not an id; the handle's calls raise `WorkflowNotFound`.
+    Raises `WorkflowNotFound` for text that is not an id, as the handle's calls do for an id that no workflow has, and
+    `KeyInvalid` for what is neither a UUID nor text.
     """
     if isinstance(workflow_id, uuid.UUID):
         return Handle(workflow_id)
@@ -30,13 +32,13 @@ def get_workflow(workflow_id: uuid.UUID | str) -> Handle[Any]:
     try:
         return Handle(uuid.UUID(workflow_id))
     except ValueError:
-        raise KeyInvalid("workflow id", workflow_id, "it is not the text of a UUID") from None
+        raise WorkflowNotFound(f"{shown(workflow_id)}: that is not the text of a UUID") from None
 
 
 def get_by_key(definition: WorkflowDefinition[Any, R], key: str) -> Handle[R]:
     """The live workflow of a type that holds the key, else the latest that did. Raises `WorkflowNotFound`."""
-    shown = definition.fn.__name__
-    synchronous(f"{shown}.get(...)", f"{shown}.aget(...)")
+    name = definition.fn.__name__
+    synchronous(f"{name}.get(...)", f"{name}.aget(...)")
     check_text("key", key, settings.max_key_length)
     return Handle(look.by_key(definition.name, key).id, hint=definition.result_hint)
 

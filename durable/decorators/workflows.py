@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
-from durable.errors import CODE_ERRORS, KeyTaken
-from durable.kernel.authoring import declarations
+from durable.errors import CODE_ERRORS, InsideWorkflow, KeyTaken, OutsideWorkflow
+from durable.kernel.authoring import context, declarations
 from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.authoring.options import OnConflict, StartOptions
 from durable.kernel.authoring.registry import registry
@@ -25,9 +25,15 @@ R = TypeVar("R")
 class WorkflowType(WorkflowDefinition[P, R]):
     """A registered workflow type. `.start(...)` begins one."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
-        """The coroutine of the function, which only the engine's own loop can run. Callers use `.start(...)`."""
-        return cast("Coroutine[Any, Any, R]", self.fn(*args, **kwargs))
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
+        """Raises: a workflow runs on the engine's own loop only. `InsideWorkflow` in workflow code, else
+        `OutsideWorkflow`.
+        """
+        name = self.fn.__name__
+        call = f"The plain call {name}(...)"
+        if context.in_turn():
+            raise InsideWorkflow(call, "Put what several workflows share into an `async def` without `@workflow`.")
+        raise OutsideWorkflow(call, f"Begin a workflow with `{name}.start(...)`.")
 
     def start(self, *args: Any, **kwargs: Any) -> Handle[R]:
         """Starts a workflow in the caller's transaction; it does not run before the commit. Returns its handle.

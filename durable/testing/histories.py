@@ -34,6 +34,7 @@ class History:
     workflow_id: uuid.UUID
     type: str
     run: int
+    key: str | None
     events: tuple[Event, ...]
     origin: str
     exported: Exported
@@ -51,6 +52,7 @@ def export_history(workflow: Handle[Any] | uuid.UUID | str) -> Exported:
         "format": FORMAT,
         "workflow_id": str(workflow_id),
         "type": snapshot.type,
+        "key": snapshot.key,
         "status": snapshot.status.value,
         "run": effective.run_at_end(events),
         "events": [_exported(event) for event in events],
@@ -69,6 +71,7 @@ def read(source: Source) -> History:
             workflow_id=uuid.UUID(data["workflow_id"]),
             type=data["type"],
             run=data["run"],
+            key=data.get("key"),
             events=tuple(_event(event) for event in data["events"]),
             origin=origin,
             exported=dict(data),

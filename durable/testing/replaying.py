@@ -97,7 +97,7 @@ def replayed(history: Source, workflow: WorkflowDefinition[Any, Any] | None = No
     closed = next((event.type for event in counting.events if event.type in CLOSING), None)
     drift = 0
     if counting.has_begun:
-        with unfed(definition, workflow_id=read.workflow_id, run=read.run) as execution:
+        with unfed(definition, workflow_id=read.workflow_id, run=read.run, key=read.key) as execution:
             with watching():
                 execution.replay(read.events)
             _compare_ends(execution, read.events[-1])
@@ -106,13 +106,16 @@ def replayed(history: Source, workflow: WorkflowDefinition[Any, Any] | None = No
 
 
 @contextmanager
-def unfed(definition: WorkflowDefinition[Any, Any], *, workflow_id: uuid.UUID, run: int) -> Iterator[Execution]:
+def unfed(
+    definition: WorkflowDefinition[Any, Any], *, workflow_id: uuid.UUID, run: int, key: str | None
+) -> Iterator[Execution]:
     """An execution of a workflow's code, ready for its history; closed at the end of the block."""
     cpu_for = settings.turn_cpu_for
     execution = Execution.begin(
         definition,
         workflow_id=workflow_id,
         run=run,
+        key=key,
         codec=settings.codec(),
         limits=Limits(cpu_for=None if cpu_for is None else cpu_for * _SLOWER, max_events=settings.max_history_events),
         cpu_clock=time.thread_time,

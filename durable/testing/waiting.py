@@ -61,7 +61,7 @@ def _of_code(snapshot: Snapshot, events: list[Event], skipped: timedelta | None)
     if not effective.of_history(events, run=run).has_begun:
         yield "its start, which is not due yet"
         return
-    with replaying.unfed(definition, workflow_id=snapshot.id, run=run) as execution:
+    with replaying.unfed(definition, workflow_id=snapshot.id, run=run, key=snapshot.key) as execution:
         execution.replay(events)
         for name in execution.mailbox.awaited():
             yield f"the signal {name!r}"

@@ -23,6 +23,7 @@ AUTHORING = {
     "rng",
     "sleep",
     "wait_for_signal",
+    "workflow_info",
     "logger",
     "DurableError",
     "ActivityError",

@@ -51,3 +51,18 @@ async def waits() -> str:
 @workflow(name="client.keyed")
 async def keyed(key: str, priority: int = 0) -> str:
     return f"{key} {priority}"
+
+
+@workflow(name="client.knows_itself")
+async def knows_itself() -> list[str | int | None]:
+    info = durable.workflow_info()
+    await greet.execute(f"{info.key}")
+    return [str(info.id), info.key, info.type, info.run]
+
+
+@workflow(name="client.calls_another")
+async def calls_another() -> str:
+    try:
+        checkout(1)
+    except durable.UsageError as error:
+        return f"{type(error).__name__}: {error}"

@@ -15,12 +15,14 @@ from django.db import transaction
 from django.test import TestCase
 
 import durable
+from durable import testing
 from durable.client import handle as handles
 from durable.client.handle import Handle
 from durable.errors import (
     InsideTransaction,
     KeyInvalid,
     OptionInvalid,
+    OutsideWorkflow,
     PayloadError,
     WorkflowCancelled,
     WorkflowClosed,
@@ -31,7 +33,7 @@ from durable.errors import (
 from durable.models import Workflow
 from durable.operations import terminate
 from durable.outcomes import CancelAnswer, CancelOutcome, WorkflowStatus
-from tests.client.shop import Receipt, charge, checkout, fails, waits
+from tests.client.shop import Receipt, calls_another, charge, checkout, fails, knows_itself, waits
 from tests.factories import WorkflowFactory
 from tests.flow.driver import Driver
 
@@ -263,10 +265,35 @@ def test_an_id_is_taken_as_uuid_and_as_text():
     assert durable.get_workflow(NOBODY) == durable.get_workflow(str(NOBODY)) == Handle(NOBODY)
 
 
-@pytest.mark.parametrize("bad", ["", "42", 43, None])
-def test_what_is_no_id_is_refused_by_name(bad):
+@pytest.mark.parametrize("bad", [43, None, b"nonsense"])
+def test_what_is_no_id_and_no_text_is_refused_by_name(bad):
     with pytest.raises(KeyInvalid, match=f"workflow id {bad!r}"):
         durable.get_workflow(bad)
+
+
+@pytest.mark.parametrize("bad", ["", "42", "nonsense"])
+def test_text_that_is_no_id_is_the_id_of_no_workflow(bad):
+    with pytest.raises(WorkflowNotFound, match=f"There is no workflow {bad!r}: that is not the text of a UUID"):
+        durable.get_workflow(bad)
+
+
+def test_a_workflow_learns_its_business_key_which_a_replay_of_its_history_knows_too(driver):
+    handle = knows_itself.start(key="k-1")
+    driver.run(lambda claim: '"hello"')
+    assert handle.result(0) == [str(handle.id), "k-1", "client.knows_itself", 1]
+    exported = testing.export_history(handle)
+    assert testing.replay_here(exported, knows_itself).drift == 0
+    with pytest.raises(durable.NonDeterminism):
+        testing.replay_here({**exported, "key": "k-2"}, knows_itself)
+
+
+def test_a_plain_call_of_a_workflow_raises_with_advice(driver):
+    with pytest.raises(OutsideWorkflow, match=r"checkout\(\.\.\.\).*checkout\.start\(\.\.\.\)"):
+        checkout(1)
+    handle = calls_another.start()
+    driver.run()
+    assert handle.result(0).startswith("InsideWorkflow: The plain call checkout(...)")
+    assert "without `@workflow`" in handle.result(0)
 
 
 def test_an_id_that_does_not_exist_is_refused_when_it_is_asked():

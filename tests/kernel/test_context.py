@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import uuid
 from collections.abc import Callable
@@ -13,8 +14,9 @@ import pytest
 import durable.kernel.authoring.context as durable
 from durable.decorators.activities import Activity
 from durable.errors import InsideWorkflow, OutsideWorkflow
+from durable.kernel.history.commands import ScheduleActivity
 from durable.kernel.history.events import Event, EventType
-from tests.kernel.harness import EPOCH, begun, done, echo, play, replayed, signal
+from tests.kernel.harness import EPOCH, WORKFLOW_ID, begun, done, echo, play, replayed, signal
 
 DURABLE_CALLS: dict[str, Callable[[], Any]] = {
     "now": durable.now,
@@ -22,6 +24,7 @@ DURABLE_CALLS: dict[str, Callable[[], Any]] = {
     "random": durable.random,
     "rng": durable.rng,
     "current": durable.current,
+    "workflow_info": durable.workflow_info,
     "sleep": lambda: durable.sleep(1),
     "wait_for_signal": lambda: durable.wait_for_signal("n"),
     "execute": lambda: echo.execute(1),
@@ -81,6 +84,36 @@ def test_randomness_is_the_same_in_every_replay_and_differs_by_workflow_and_run(
         drawn.append(execution.rng.random())
         execution.close()
     assert len(set(drawn)) == 3
+
+
+def test_a_workflow_learns_its_own_id_key_type_and_run() -> None:
+    async def flow() -> list[Any]:
+        info = durable.workflow_info()
+        await echo.execute([str(info.id), info.key, info.type, info.run])
+        return [durable.workflow_info().run]
+
+    execution = begun(flow, run=3)
+    (command,) = execution.activate(Event(1, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH)).commands
+    assert isinstance(command, ScheduleActivity)
+    assert json.loads(command.payload)["value"] == [str(WORKFLOW_ID), None, "tests.flow", 3]
+    execution.close()
+
+
+def test_a_workflow_that_was_reopened_learns_the_run_in_which_each_event_was_recorded() -> None:
+    runs: list[int] = []
+
+    async def flow() -> None:
+        runs.append(durable.workflow_info().run)
+        await durable.wait_for_signal("n")
+        runs.append(durable.workflow_info().run)
+
+    history = [
+        Event(1, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH),
+        Event(2, EventType.WORKFLOW_BEGUN, {}, EPOCH),
+        Event(3, EventType.WORKFLOW_REOPENED, {"keeps": [[1, 2]]}, EPOCH),
+    ]
+    replayed(flow, history, run=2).activate(Event(4, EventType.SIGNAL_RECEIVED, {"name": "n", "payload": "1"}, EPOCH))
+    assert runs == [1, 2]
 
 
 def test_current_answers_the_running_execution() -> None:

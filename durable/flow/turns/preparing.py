@@ -188,6 +188,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
         definition,
         workflow_id=workflow.id,
         run=workflow.run,
+        key=workflow.key,
         codec=settings.codec(),
         limits=Limits(cpu_for=settings.turn_cpu_for, max_events=settings.max_history_events),
         cpu_clock=time.thread_time,

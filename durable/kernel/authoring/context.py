@@ -9,6 +9,7 @@ import logging
 import random as _random
 import uuid
 from collections.abc import Awaitable, Coroutine, Mapping, MutableMapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
@@ -56,6 +57,22 @@ def schedule(
     return loop.execution.calls.schedule(
         activity=definition.name, payload=payload, digest=digest, options=options, hint=definition.result_hint
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowInfo:
+    """The workflow whose code is running. `key` is None if it has no business key; `run` counts from 1."""
+
+    id: uuid.UUID
+    key: str | None
+    type: str
+    run: int
+
+
+def workflow_info() -> WorkflowInfo:
+    """The workflow whose code is running, the same in every replay. Raises `OutsideWorkflow` elsewhere."""
+    execution = _loop("durable.workflow_info()").execution
+    return WorkflowInfo(execution.workflow_id, execution.key, execution.definition.name, execution.fed_run)
 
 
 def now() -> datetime:

@@ -81,7 +81,6 @@ class Execution:
         "_left_out",
         "_max_events",
         "_rng",
-        "_rng_run",
         "calls",
         "cancel_reason",
         "codec",
@@ -90,6 +89,8 @@ class Execution:
         "done",
         "drift",
         "failure_is_recorded",
+        "fed_run",
+        "key",
         "last_seq",
         "loop",
         "mailbox",
@@ -103,6 +104,7 @@ class Execution:
         *,
         workflow_id: uuid.UUID,
         run: int,
+        key: str | None = None,
         codec: Codec,
         limits: Limits,
         cpu_clock: Callable[[], float],
@@ -110,6 +112,7 @@ class Execution:
         self.definition = definition
         self.workflow_id = workflow_id
         self.run = run
+        self.key = key
         self.codec = codec
         self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
         self.calls = Calls(self.loop, limit=limits.max_events)
@@ -123,7 +126,7 @@ class Execution:
         self.cancel_reason: str | None = None
         self._left_out = 0
         self._rng: random.Random | None = None
-        self._rng_run = run
+        self.fed_run = run
         self._cpu_clock = cpu_clock
         self._cpu_seconds = None if limits.cpu_for is None else limits.cpu_for.total_seconds()
         self._max_events = limits.max_events
@@ -135,18 +138,21 @@ class Execution:
         *,
         workflow_id: uuid.UUID,
         run: int,
+        key: str | None = None,
         codec: Codec,
         limits: Limits,
         cpu_clock: Callable[[], float],
     ) -> Execution:
         """A run that has seen no event yet. `cpu_clock` reads the CPU time of the calling thread, in seconds."""
-        return cls(definition, workflow_id=workflow_id, run=run, codec=codec, limits=limits, cpu_clock=cpu_clock)
+        return cls(
+            definition, workflow_id=workflow_id, run=run, key=key, codec=codec, limits=limits, cpu_clock=cpu_clock
+        )
 
     @property
     def rng(self) -> random.Random:
         """The random generator. Each run has its own sequence of numbers, from its first activation to its last."""
         if self._rng is None:
-            self._rng = random.Random(f"{self.workflow_id}:{self._rng_run}")
+            self._rng = random.Random(f"{self.workflow_id}:{self.fed_run}")
         return self._rng
 
     @property
@@ -268,8 +274,8 @@ class Execution:
 
     def _enter(self, run: int) -> None:
         """What comes next was, or will be, recorded in this run. A generator that the code holds goes over to it."""
-        if run != self._rng_run:
-            self._rng_run = run
+        if run != self.fed_run:
+            self.fed_run = run
             if self._rng is not None:
                 self._rng.seed(f"{self.workflow_id}:{run}")
 

@@ -13,9 +13,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from durable.client import hidden
-from durable.client.find import get_workflow
 from durable.conf import settings
-from durable.errors import PayloadError
+from durable.errors import KeyInvalid, PayloadError
 from durable.errors.showing import visible
 from durable.kernel.payloads.birthplace import Birthplace
 from durable.management.subcommands import hiding
@@ -55,7 +54,10 @@ class Subcommand:
 
 def workflow_id(text: str) -> uuid.UUID:
     """An id as it was typed. Raises `KeyInvalid` for text that is no id."""
-    return get_workflow(text).id
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise KeyInvalid("workflow id", text, "it is not the text of a UUID") from None
 
 
 def read_json(option: str, text: str) -> Any:
