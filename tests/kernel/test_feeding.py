@@ -114,8 +114,10 @@ def test_history_begins_with_one_start() -> None:
 
     with pytest.raises(NonDeterminism):
         replayed(flow, [Event(1, EventType.SIGNAL_RECEIVED, {"name": "n", "payload": "1"}, EPOCH)])
+    execution = replayed(flow, [STARTED])
     with pytest.raises(NonDeterminism):
-        replayed(flow, [STARTED, Event(2, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH)])
+        execution.activate(Event(2, EventType.WORKFLOW_STARTED, {"input": "{}"}, EPOCH))
+    execution.close()
 
 
 # --- ends -----------------------------------------------------------------------------------------------------------
