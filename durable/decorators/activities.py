@@ -46,7 +46,8 @@ class Activity(ActivityDefinition[P, R]):
     def enqueue(self, *args: Any, **kwargs: Any) -> Handle[R]:
         """Starts the activity by itself, as a small workflow, in the caller's transaction. Returns its handle.
 
-        `key`, `start_at`, `on_conflict`, `queue`, `priority`, `retry`, `start_to_close`, `on_dead_letter` and
+        `key`, `start_at`, `on_conflict`, `queue`, `priority`, `retry`, `start_to_close`, `heartbeat_timeout`,
+        `on_dead_letter` and
         `on_exhausted` are the engine's; a parameter of that name is passed by position. Raises `KeyTaken`.
         """
         from durable.client import start
@@ -86,6 +87,7 @@ class Activity(ActivityDefinition[P, R]):
         priority: int | None = None,
         retry: Retry | None = None,
         start_to_close: timedelta | None = None,
+        heartbeat_timeout: timedelta | None = None,
         on_dead_letter: OnDeadLetter | None = None,
         on_exhausted: OnExhausted | None = None,
     ) -> BoundActivity[P, R]:
@@ -187,6 +189,7 @@ def activity(
     name: str | None = None,
     retry: Retry | None = None,
     start_to_close: timedelta | None = None,
+    heartbeat_timeout: timedelta | None = None,
     queue: str = "default",
     on_dead_letter: OnDeadLetter | None = None,
     on_exhausted: OnExhausted = "fail",
@@ -196,7 +199,8 @@ def activity(fn: Callable[..., Any] | None = None, /, **options: Any) -> object:
     """Makes a function an activity: `@activity`, or `@activity(...)` with options.
 
     `name` (else `app_label.function`); `retry` and `on_dead_letter` (else those of the settings: `DEFAULT_RETRY`,
-    `ON_DEAD_LETTER`); `start_to_close`, the time limit of one attempt; `queue`; `on_exhausted`; `transactional`, for a
+    `ON_DEAD_LETTER`); `start_to_close`, the time limit of one attempt; `heartbeat_timeout`, how long it may
+    run without a heartbeat; `queue`; `on_exhausted`; `transactional`, for a
     `def` handler whose own writes commit together with its completion. Raises `ConfigurationError`,
     `AlreadyRegistered`.
     """

@@ -30,6 +30,8 @@
     │   ├── WorkflowCancelled
     │   └── WorkflowTimedOut
     ├── ActivityError                  raised in workflow code: the activity failed for good
+    ├── NoRetry                        raised by an activity that must not be tried again
+    ├── RetryAfter                     raised by an activity: when to try it again
     ├── SignalUnreadable               raised in workflow code: a signal is not of the type asked for
     ├── WorkflowBlocked                the code cannot go on behind this history
     │   ├── NonDeterminism
@@ -70,6 +72,7 @@ from durable.errors.refusals import (
     TransactionOpen,
     WorkflowTerminal,
 )
+from durable.errors.retrying import NoRetry, RetryAfter
 from durable.errors.root import DurableError
 from durable.errors.usage import (
     AlreadyRegistered,
@@ -133,6 +136,7 @@ __all__ = [
     "KeyTaken",
     "MailboxFull",
     "NewerEngine",
+    "NoRetry",
     "NobodyListens",
     "NonDeterminism",
     "NotDeadLettered",
@@ -147,6 +151,7 @@ __all__ = [
     "PoisonTurn",
     "RedriveRefused",
     "ResultError",
+    "RetryAfter",
     "RowNotFound",
     "RowUnreadable",
     "SignalUnreadable",

@@ -51,10 +51,14 @@ class Cause(StrEnum):
     RETRIES_EXHAUSTED = "retries_exhausted"
     APPLICATION_ERROR = "application_error"
     TIMEOUT = "timeout"
+    HEARTBEAT_TIMEOUT = "heartbeat_timeout"
 
 
-OF_DEAD_LETTERS = tuple(cause for cause in Cause if cause not in (Cause.APPLICATION_ERROR, Cause.TIMEOUT))
-"""The causes that a dead letter can have. The two others are causes of failed attempts."""
+OF_ATTEMPTS = (Cause.APPLICATION_ERROR, Cause.TIMEOUT, Cause.HEARTBEAT_TIMEOUT)
+"""The causes of failed attempts."""
+
+OF_DEAD_LETTERS = tuple(cause for cause in Cause if cause not in OF_ATTEMPTS)
+"""The causes that a dead letter can have."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -46,6 +46,8 @@ MOST_ROUNDS = 100_000
 TURNS = 100
 PATIENCE = 5
 """How many errors of one verb in a row it tolerates."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Answer = TypeVar("Answer")
 
@@ -156,6 +158,7 @@ class Inline:
         standing = Standing(prepared)
         call, delivery = standing.call, Delivery(claimed)
         delivery.begin()
+        delivery.listen(_host_us)
         self.tally.attempts += 1
         if call.definition.transactional:
             outcome = transactional.run(call, delivery, wait=_no_wait)
@@ -167,8 +170,11 @@ class Inline:
                 outcome = call.failed(TransactionLeftOpen(claimed.activity, left_open), delivery)
         if standing.interruption is not None:
             raise standing.interruption
-        if not isinstance(outcome, Committed) and _overran(call, delivery.started_at):
-            outcome = call.timed_out(delivery)
+        if not isinstance(outcome, Committed):
+            if _overran(call, delivery.started_at):
+                outcome = call.timed_out(delivery)
+            elif _fell_silent(call, delivery):
+                outcome = call.fell_silent(delivery)
         return outcome
 
     def _acknowledge(self, ending: Ending) -> None:
@@ -209,6 +215,19 @@ def _overran(call: Call, started_at: datetime | None) -> bool:
     if call.start_to_close is None or started_at is None or not clock.is_frozen():
         return False
     return clock.host_now() - started_at > call.start_to_close
+
+
+def _fell_silent(call: Call, delivery: Delivery) -> bool:
+    """`heartbeat_timeout`, likewise."""
+    if call.heartbeat_timeout is None or not clock.is_frozen():
+        return False
+    silence = max(delivery.longest_silence, _host_us() - delivery.last_beat())
+    return silence > call.heartbeat_timeout // timedelta(microseconds=1)
+
+
+def _host_us() -> int:
+    """The engine's time in microseconds."""
+    return (clock.host_now() - _EPOCH) // timedelta(microseconds=1)
 
 
 def _note(workflow_id: uuid.UUID | None) -> None:

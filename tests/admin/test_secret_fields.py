@@ -153,7 +153,7 @@ def test_errors_and_reprs_do_not_quote_them(vault: SimpleNamespace) -> None:
     assert CANARY not in str(nested.value)
     text = codec.encode("x", Annotated[str, durable.Secret], path="pin")
     assert codec.decode(text, Annotated[str, durable.Secret], path="pin") == "x"
-    call = execute.Call(None, vault.unlock, (CANARY,), {"pin": CANARY}, None, None, codec, None)  # type: ignore[arg-type]
+    call = execute.Call(None, vault.unlock, (CANARY,), {"pin": CANARY}, None, None, None, codec, None)  # type: ignore[arg-type]
     assert CANARY not in repr(call)
 
 

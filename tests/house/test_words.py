@@ -36,7 +36,7 @@ MAY_SAY_LEASE = {
     "durable/flow/turns": "staged_claims.py",
     "durable/flow/upkeep": "beat.py reconcile.py",
     "durable/kernel/authoring": "activity_context.py",
-    "durable/migrations": "0001_initial.py",
+    "durable/migrations": "0001_initial.py 0003_heartbeat_timeout.py",
     "durable/outcomes": "states.py",
     "durable/store/deliveries": "claims.py staging.py work_items.py",
     "durable/store/operators": "reads.py",

@@ -25,6 +25,7 @@ class Definition:
     queue: str = "default"
     retry: Retry | None = None
     start_to_close: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
     on_dead_letter: OnDeadLetter | None = None
     on_exhausted: OnExhausted = "fail"
 
@@ -97,11 +98,17 @@ def test_the_nearest_word_on_spent_retries_counts_and_the_row_can_be_asked(chose
 
 def test_an_attempt_resolves_what_the_row_stores_and_a_policy_declared_since_then():
     """A deploy that changes the declared policy changes the next attempt; what the call chose stays."""
-    own = resolved(ActivityOptions(retry=TWO, start_to_close=timedelta(seconds=2)), DECLARED).options
+    own = resolved(
+        ActivityOptions(retry=TWO, start_to_close=timedelta(seconds=2), heartbeat_timeout=timedelta(seconds=1)),
+        DECLARED,
+    ).options
     none = resolved(ActivityOptions(), DECLARED).options
     since = Definition(retry=FOUR, start_to_close=timedelta(seconds=4))
     assert resolve(own, since, Settings()).retry.as_data() == TWO.as_data()
     assert resolve(own, since, Settings()).start_to_close == timedelta(seconds=2)
+    assert resolve(own, since, Settings()).heartbeat_timeout == timedelta(seconds=1)
+    declared_later = Definition(heartbeat_timeout=timedelta(seconds=9))
+    assert resolve({}, declared_later, Settings()).heartbeat_timeout == timedelta(seconds=9)
     assert resolve(none, since, Settings()).retry == FOUR
     assert resolve(none, since, Settings()).start_to_close == timedelta(seconds=4)
 

@@ -41,7 +41,13 @@ def charge(order_id: int, amount: Decimal = Decimal(1)) -> Receipt:
     return Receipt()
 
 
-@activity(retry=Retry(max_attempts=3), queue="slow", start_to_close=timedelta(seconds=3), transactional=False)
+@activity(
+    retry=Retry(max_attempts=3),
+    queue="slow",
+    start_to_close=timedelta(seconds=3),
+    heartbeat_timeout=timedelta(seconds=1),
+    transactional=False,
+)
 def ship(item: str, *, fast: bool) -> None:
     return None
 

@@ -18,7 +18,7 @@ from durable.kernel.history.events import EventType
 from durable.kernel.payloads import birthplace
 from durable.outcomes import Started
 from tests.waiting import Gate
-from tests.worker.plant import activities, fighters, workflows
+from tests.worker.plant import activities, fighters, quiet, workflows
 
 DELIVERY_BACKOFF = (timedelta(milliseconds=1), 1.0, timedelta(milliseconds=1))
 
@@ -108,7 +108,7 @@ def plant(transactional_db: None, settings: Any) -> Iterator[Plant]:
     """The plant on this test's database, with deliveries that are due again at once."""
     settings.DURABLE = {"DELIVERY_BACKOFF": DELIVERY_BACKOFF, "CONCURRENCY": 4}
     with registry.isolated():
-        for module in (activities, workflows, fighters):
+        for module in (activities, workflows, fighters, quiet):
             for definition in vars(module).values():
                 if isinstance(definition, ActivityDefinition):
                     registry.add_activity(definition)

@@ -52,6 +52,7 @@ _CAUSES: dict[str, Any] = {
     Cause.RETRIES_EXHAUSTED: gettext_lazy("All attempts failed"),
     Cause.APPLICATION_ERROR: gettext_lazy("The handler raised an error"),
     Cause.TIMEOUT: gettext_lazy("Timed out"),
+    Cause.HEARTBEAT_TIMEOUT: gettext_lazy("Sent no heartbeat in time"),
 }
 
 _MESSAGES: dict[str, Any] = {

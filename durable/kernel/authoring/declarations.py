@@ -27,6 +27,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
         "name": None,
         "retry": None,
         "start_to_close": None,
+        "heartbeat_timeout": None,
         "queue": "default",
         "on_dead_letter": None,
         "on_exhausted": "fail",
@@ -114,7 +115,7 @@ def check_declared(kind: str, fn: Callable[..., Any], options: dict[str, Any]) -
             check_name("name", options["name"])
         check_text("queue", options["queue"], MAX_QUEUE_LENGTH)
         check_retry(options.get("retry"))
-        for span in ("start_to_close", "timeout"):
+        for span in ("start_to_close", "heartbeat_timeout", "timeout"):
             check_span(span, options.get(span))
         check_choice("on_dead_letter", options.get("on_dead_letter"), ("hold", "deliver"))
         check_choice("on_exhausted", options.get("on_exhausted"), ("fail", "hold"))

@@ -79,6 +79,7 @@ class ActivityDefinition(Definition, Generic[P, R]):
         name: str | None = None,
         retry: Retry | None = None,
         start_to_close: timedelta | None = None,
+        heartbeat_timeout: timedelta | None = None,
         queue: str = "default",
         on_dead_letter: OnDeadLetter | None = None,
         on_exhausted: OnExhausted = "fail",
@@ -87,6 +88,7 @@ class ActivityDefinition(Definition, Generic[P, R]):
         super().__init__(fn, name=name, queue=queue)
         self.retry = retry
         self.start_to_close = start_to_close
+        self.heartbeat_timeout = heartbeat_timeout
         self.on_dead_letter: OnDeadLetter | None = on_dead_letter
         self.on_exhausted: OnExhausted = on_exhausted
         self.transactional = transactional

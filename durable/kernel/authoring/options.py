@@ -63,6 +63,7 @@ class ActivityOptions:
     priority: int | None = None
     retry: Retry | None = None
     start_to_close: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
     on_dead_letter: OnDeadLetter | None = None
     on_exhausted: OnExhausted | None = None
 
@@ -70,6 +71,7 @@ class ActivityOptions:
         _check_common(self)
         check_retry(self.retry)
         check_span("start_to_close", self.start_to_close)
+        check_span("heartbeat_timeout", self.heartbeat_timeout)
         check_choice("on_dead_letter", self.on_dead_letter, ("hold", "deliver"))
         check_choice("on_exhausted", self.on_exhausted, ("fail", "hold"))
 
@@ -88,8 +90,10 @@ class ActivityOptions:
                 data[name] = value
         if self.retry is not None:
             data["retry"] = self.retry.as_data()
-        if self.start_to_close is not None:
-            data["start_to_close"] = self.start_to_close.total_seconds()
+        for name in ("start_to_close", "heartbeat_timeout"):
+            span = getattr(self, name)
+            if span is not None:
+                data[name] = span.total_seconds()
         return data
 
 
@@ -108,6 +112,7 @@ class Declared(Protocol):
     queue: str
     retry: Retry | None
     start_to_close: timedelta | None
+    heartbeat_timeout: timedelta | None
     on_dead_letter: OnDeadLetter | None
     on_exhausted: OnExhausted
 
@@ -132,6 +137,7 @@ class _Undeclared:
     queue: str = "default"
     retry: Retry | None = None
     start_to_close: timedelta | None = None
+    heartbeat_timeout: timedelta | None = None
     on_dead_letter: OnDeadLetter | None = None
     on_exhausted: OnExhausted = "fail"
 
@@ -141,13 +147,14 @@ class Terms:
     """How an activity is to be run. `priority` is None where the call chose none: then it is that of its workflow.
 
     `options` is what a new row stores of it. Queue, priority, policies and budgets are decided when the row is staged;
-    of its own retry policy and time limit it stores what the call chose, and an attempt resolves them again.
+    of its own retry policy and time limits it stores what the call chose, and an attempt resolves them again.
     """
 
     queue: str
     priority: int | None
     retry: Retry
     start_to_close: timedelta | None
+    heartbeat_timeout: timedelta | None
     delivery_budget: int
     options: Mapping[str, Any]
 
@@ -157,14 +164,17 @@ class Terms:
         return self.retry.max_attempts
 
 
+_RESOLVED_AGAIN = ("retry", "start_to_close", "heartbeat_timeout")
+
+
 def resolve(chosen: Mapping[str, Any], definition: Declared | None, defaults: Defaults) -> Terms:
     """What the call chose (as `as_data` stores it), else what the definition declares, else the settings.
 
     A definition that nobody has registered here (None) declares nothing. Raises what data that cannot be read raises.
     """
     declared: Declared = _Undeclared() if definition is None else definition
-    retry, seconds = chosen.get("retry"), chosen.get("start_to_close")
-    stored = {name: chosen[name] for name in ("retry", "start_to_close") if name in chosen}
+    retry, seconds, silent = (chosen.get(name) for name in _RESOLVED_AGAIN)
+    stored = {name: chosen[name] for name in _RESOLVED_AGAIN if name in chosen}
     if (chosen.get("on_exhausted") or declared.on_exhausted) == "hold":
         stored["on_exhausted"] = "hold"
     if (chosen.get("on_dead_letter") or declared.on_dead_letter or defaults.on_dead_letter) == "deliver":
@@ -174,6 +184,7 @@ def resolve(chosen: Mapping[str, Any], definition: Declared | None, defaults: De
         priority=chosen.get("priority"),
         retry=declared.retry or defaults.default_retry if retry is None else Retry.from_data(retry),
         start_to_close=declared.start_to_close if seconds is None else timedelta(seconds=seconds),
+        heartbeat_timeout=declared.heartbeat_timeout if silent is None else timedelta(seconds=silent),
         delivery_budget=defaults.delivery_attempts,
         options=stored,
     )

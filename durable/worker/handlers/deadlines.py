@@ -1,5 +1,5 @@
-"""`start_to_close`: which handlers have run too long. On a separate thread, since an async handler can block its own
-loop.
+"""`start_to_close` and `heartbeat_timeout`: which handlers have run, or were silent, too long. On a separate thread,
+since an async handler can block its own loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Deadlines:
     def __init__(self, *, timing: Timing | None = None) -> None:
         self._timing = timing or HostTiming()
         self._condition = threading.Condition()
-        self._heap: list[tuple[int, int, Delivery, Callable[[], None]]] = []
+        self._heap: list[tuple[int, int, Delivery, Callable[[], None], int | None]] = []
         self._order = itertools.count()
         self._sweep_at = SMALLEST_SWEEP
         self._stopping = False
@@ -36,6 +36,14 @@ class Deadlines:
 
     def watch(self, delivery: Delivery, span: timedelta, overrun: Callable[[], None]) -> None:
         """Call `overrun` when `span` has passed from now on, unless the delivery is concluded by then."""
+        self._watch(delivery, span, overrun, None)
+
+    def watch_silence(self, delivery: Delivery, span: timedelta, silent: Callable[[], None]) -> None:
+        """Calls `silent` when the handler has sent no heartbeat for `span`, unless the delivery is concluded first."""
+        delivery.listen(self._timing.now)
+        self._watch(delivery, span, silent, span // timedelta(microseconds=1))
+
+    def _watch(self, delivery: Delivery, span: timedelta, due: Callable[[], None], silence: int | None) -> None:
         with self._condition:
             if (
                 len(self._heap) >= self._sweep_at
@@ -43,8 +51,8 @@ class Deadlines:
                 self._heap = [entry for entry in self._heap if not entry[2].concluded]
                 heapq.heapify(self._heap)
                 self._sweep_at = max(SMALLEST_SWEEP, 2 * len(self._heap))
-            due = self._timing.now() + span // timedelta(microseconds=1)
-            heapq.heappush(self._heap, (due, next(self._order), delivery, overrun))
+            at = self._timing.now() + span // timedelta(microseconds=1)
+            heapq.heappush(self._heap, (at, next(self._order), delivery, due, silence))
             if self._thread is None and not self._stopping:
                 thread = threading.Thread(target=self._run, name="durable-deadlines", daemon=True)
                 thread.start()  # if this raises, the next one has to try again
@@ -72,6 +80,10 @@ class Deadlines:
                     heapq.heappop(self._heap)
                 wait = max(0, self._heap[0][0] - self._timing.now()) if self._heap else None
                 if wait == 0:
-                    return heapq.heappop(self._heap)[3]
+                    _, order, delivery, due, silence = heapq.heappop(self._heap)
+                    if silence is None or (at := delivery.last_beat() + silence) <= self._timing.now():
+                        return due
+                    heapq.heappush(self._heap, (at, order, delivery, due, silence))
+                    continue
                 self._timing.wait(self._condition, wait)
             return None

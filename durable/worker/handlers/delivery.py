@@ -26,6 +26,11 @@ class Conclusion(Enum):
     LATE = "late"
 
 
+def _no_clock() -> int:
+    """Where nobody listens."""
+    return 0
+
+
 class Delivery:
     """A claim, its handler's state, and its single conclusion. Thread-safe.
 
@@ -38,6 +43,10 @@ class Delivery:
         self.heartbeat: str | None = None
         self.may_be_committed = False
         """The handler has returned and its own commit deletes the item, so a missing token is not a lost lease."""
+        self.longest_silence = 0
+        """The longest time between two heartbeats so far, in microseconds of the clock of `listen`."""
+        self._now: Callable[[], int] = _no_clock
+        self._last_beat = 0
         self._lock = threading.Lock()
         self._concluded = False
         self._cancel_requested = False
@@ -73,6 +82,22 @@ class Delivery:
                 return Start.CANCELLED
             self.started_at = clock.host_now()
             return Start.GO
+
+    def listen(self, now: Callable[[], int]) -> None:
+        """Counts the silence from now on. `now` reads a clock in microseconds that never goes back."""
+        self._now = now
+        self._last_beat = now()
+
+    def beat(self, details: str) -> None:
+        """The handler has sent a heartbeat."""
+        self.heartbeat = details
+        at = self._now()
+        self.longest_silence = max(self.longest_silence, at - self._last_beat)
+        self._last_beat = at
+
+    def last_beat(self) -> int:
+        """When the handler last sent a heartbeat, or began, by the clock of `listen`."""
+        return self._last_beat
 
     def conclude(self) -> Conclusion:
         """Claim the right to decide."""

@@ -21,7 +21,7 @@ from django.db import connections
 
 from durable import clock
 from durable.conf import settings
-from durable.errors import AlreadyRegistered, NotRegistered, PayloadError
+from durable.errors import AlreadyRegistered, NoRetry, NotRegistered, PayloadError, RetryAfter
 from durable.errors.showing import is_a
 from durable.kernel.authoring import activity_context
 from durable.kernel.authoring.activity_context import ActivityInfo
@@ -30,6 +30,7 @@ from durable.kernel.authoring.options import resolve
 from durable.kernel.authoring.registry import registry
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import Codec, decode_arguments
+from durable.kernel.limits import MAX_SPAN
 from durable.kernel.payloads import birthplace
 from durable.kernel.texts.failure import describe
 from durable.outcomes import (
@@ -108,6 +109,7 @@ class Call:
     kwargs: dict[str, Any] = field(repr=False)
     retry: Retry
     start_to_close: timedelta | None
+    heartbeat_timeout: timedelta | None
     codec: Codec
     rng: random.Random
 
@@ -117,19 +119,39 @@ class Call:
         return self.codec.encode(value, self.definition.result_hint, path="result", birthplace=born)
 
     def failed(self, error: BaseException, delivery: Delivery) -> Ending:
-        """The ending of an attempt that raised. A result that cannot be encoded is not tried again."""
-        final = is_a(error, PayloadError) or self.retry.gives_up(type(error))
-        return self._ending(describe(error), error, Cause.APPLICATION_ERROR, delivery, final=final)
+        """The ending of an attempt that raised. A result that cannot be encoded is not tried again, nor is `NoRetry`;
+        `RetryAfter` says itself when the next attempt is due.
+        """
+        wait = _wait_of(error)
+        final = wait is None and (is_a(error, PayloadError, NoRetry) or self.retry.gives_up(type(error)))
+        return self._ending(describe(error), error, Cause.APPLICATION_ERROR, delivery, final=final, wait=wait)
 
     def timed_out(self, delivery: Delivery) -> Ending:
         """The ending of an attempt that ran longer than `start_to_close`."""
         span = self.start_to_close or timedelta()
-        error = TimeoutError(f"{self.claim.activity} ran longer than its start_to_close of {span}.")
+        text = f"{self.claim.activity} ran longer than its start_to_close of {span}."
+        return self._too_late(text, Cause.TIMEOUT, delivery)
+
+    def fell_silent(self, delivery: Delivery) -> Ending:
+        """The ending of an attempt that sent no heartbeat for longer than `heartbeat_timeout`."""
+        span = self.heartbeat_timeout or timedelta()
+        text = f"{self.claim.activity} sent no heartbeat for longer than its heartbeat_timeout of {span}."
+        return self._too_late(text, Cause.HEARTBEAT_TIMEOUT, delivery)
+
+    def _too_late(self, text: str, cause: Cause, delivery: Delivery) -> Ending:
+        error = TimeoutError(text)
         final = self.retry.gives_up(TimeoutError)
-        return self._ending(Failure("TimeoutError", str(error)), error, Cause.TIMEOUT, delivery, final=final)
+        return self._ending(Failure("TimeoutError", text), error, cause, delivery, final=final)
 
     def _ending(
-        self, failure: Failure, error: BaseException, cause: Cause, delivery: Delivery, *, final: bool
+        self,
+        failure: Failure,
+        error: BaseException,
+        cause: Cause,
+        delivery: Delivery,
+        *,
+        final: bool,
+        wait: timedelta | None = None,
     ) -> Ending:
         claim, heartbeat = self.claim, delivery.heartbeat
         started_at = delivery.started_at or clock.host_now()
@@ -137,7 +159,7 @@ class Call:
             return Cancelled(claim, heartbeat)  # no attempt starts after a request to stop
         if final or claim.attempt >= claim.attempt_budget:
             return Failed(claim, failure, cause, started_at, heartbeat, spent=not final, error=error)
-        delay = self.retry.delay(claim.attempt, self.rng)
+        delay = self.retry.delay(claim.attempt, self.rng) if wait is None else wait
         return RetryLater(claim, failure, cause, started_at, delay // timedelta(microseconds=1), heartbeat)
 
 
@@ -191,6 +213,7 @@ def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | N
         kwargs=kwargs,
         retry=terms.retry,
         start_to_close=terms.start_to_close,
+        heartbeat_timeout=terms.heartbeat_timeout,
         codec=codec,
         rng=rng,
     )
@@ -248,9 +271,6 @@ def _enter(call: Call, delivery: Delivery) -> None:
     """
     claim = call.claim
 
-    def beat(details: str) -> None:
-        delivery.heartbeat = details
-
     info = ActivityInfo(
         workflow_id=claim.workflow_id,
         ordinal=claim.ordinal,
@@ -259,11 +279,23 @@ def _enter(call: Call, delivery: Delivery) -> None:
         idempotency_key=claim.idempotency_key,
         codec=call.codec,
         cancel_requested=lambda: delivery.cancelled,
-        beat=beat,
+        beat=delivery.beat,
         last_heartbeat=claim.last_heartbeat,
     )
     activity_context.current.set(info)
     structlog.contextvars.bind_contextvars(**of_claim(claim))
+
+
+def _wait_of(error: BaseException) -> timedelta | None:
+    """The wait that a `RetryAfter` asks for, at most the longest span; None for other errors, and for one of a derived
+    class that does not say.
+    """
+    if not is_a(error, RetryAfter):
+        return None
+    try:
+        return min(RetryAfter.wait(error, clock.host_now()), MAX_SPAN)  # type: ignore[arg-type]  # is_a does not narrow
+    except BaseException:  # noqa: BLE001 - a derived class is anybody's
+        return None
 
 
 def _database_now() -> datetime:

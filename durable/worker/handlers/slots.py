@@ -14,7 +14,7 @@ from functools import partial
 from durable.errors import AlreadyRegistered, NotRegistered, TransactionLeftOpen
 from durable.kernel.authoring.registry import registry
 from durable.kernel.texts.failure import describe, for_log
-from durable.outcomes import Cancelled, Cause, Completed
+from durable.outcomes import Cancelled, Cause, Completed, Ending
 from durable.worker.handlers import execute, isolation, transactional
 from durable.worker.handlers.async_pool import AsyncPool, interruptible
 from durable.worker.handlers.deadlines import Deadlines
@@ -198,7 +198,10 @@ class Handlers:
             self._finish(delivery, call)
             return None
         if call.start_to_close is not None:
-            self._deadlines.watch(delivery, call.start_to_close, partial(self._overrun, call, delivery))
+            self._deadlines.watch(delivery, call.start_to_close, partial(self._overrun, delivery, call.timed_out))
+        if call.heartbeat_timeout is not None:
+            silent = partial(self._overrun, delivery, call.fell_silent)
+            self._deadlines.watch_silence(delivery, call.heartbeat_timeout, silent)
         return call
 
     def _finish_clean(self, call: Call, delivery: Delivery, outcome: Outcome, left_open: list[str]) -> None:
@@ -215,9 +218,9 @@ class Handlers:
         else:
             log.info("late_outcome_dropped", outcome=type(outcome).__name__, **of_claim(delivery.claim))
 
-    def _overrun(self, call: Call, delivery: Delivery) -> None:
+    def _overrun(self, delivery: Delivery, ending: Callable[[Delivery], Ending]) -> None:
         """The time is up: the attempt has failed, whatever its handler still does."""
-        outcome = call.timed_out(delivery)
+        outcome = ending(delivery)
         if delivery.conclude() is Conclusion.LATE:
             return
         delivery.leave()

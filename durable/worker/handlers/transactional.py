@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from django.db.transaction import TransactionManagementError
 
-from durable.errors import TransactionSpoilt
+from durable.errors import NoRetry, RetryAfter, TransactionSpoilt
 from durable.errors.showing import is_a
 from durable.flow.delivery import acknowledge
 from durable.flow.transactions.faults import Fault, classify, is_empty_pool
@@ -94,7 +94,10 @@ class _Trial:
     def outcome(self, error: BaseException, fault: Fault, *, is_last: bool) -> Outcome | None:
         """Returns what a failed try means for the delivery; None: try again."""
         handlers_own = error is self._raised
-        if fault is not Fault.PERMANENT and handlers_own and self._is_of_another_database:
+        # Whatever error of a database such a one was raised from.
+        decides_itself = handlers_own and is_a(error, NoRetry, RetryAfter)
+        is_elsewhere = fault is not Fault.PERMANENT and handlers_own and self._is_of_another_database
+        if decides_itself or is_elsewhere:
             # Our transaction was fine, and repeating it does not help another database: the activity's own retries have
             # to.
             return self._call.failed(error, self._delivery)
