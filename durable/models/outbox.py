@@ -100,7 +100,7 @@ class OutboxRow(models.Model):
     delivery_failures = models.PositiveIntegerField(default=0)
     delivery_budget = models.PositiveIntegerField()
     attempts = models.PositiveIntegerField(default=0)
-    attempt_budget = models.PositiveIntegerField()
+    attempt_budget = models.PositiveIntegerField(null=True)  # null: no limit
     last_heartbeat = models.TextField(null=True)
     failure_delivered = models.BooleanField(default=False)
     cause = models.CharField(max_length=40, default="", blank=True, choices=[(c.value, c.value) for c in Cause])

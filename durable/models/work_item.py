@@ -28,7 +28,7 @@ class WorkItem(models.Model):
     cancel_requested_at = MomentField(null=True)
     heartbeat = models.TextField(null=True)
     attempts = models.PositiveIntegerField()
-    attempt_budget = models.PositiveIntegerField()
+    attempt_budget = models.PositiveIntegerField(null=True)
     delivery_failures = models.PositiveIntegerField()
     delivery_budget = models.PositiveIntegerField()
     single = models.BooleanField()

@@ -50,7 +50,7 @@ class RowSnapshot:
     delivery_failures: int
     delivery_budget: int
     attempts: int
-    attempt_budget: int
+    attempt_budget: int | None
     failure_delivered: bool
     cause: str
     error_class: str

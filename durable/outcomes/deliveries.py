@@ -28,7 +28,7 @@ class Claim:
     delivery_failures: int
     delivery_budget: int
     attempts: int
-    attempt_budget: int
+    attempt_budget: int | None
     last_heartbeat: str | None = field(repr=False)
     created_at: datetime
     worker: str

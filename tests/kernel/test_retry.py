@@ -98,3 +98,9 @@ def test_an_impossible_policy_is_refused_with_its_field_and_value(field, value):
         Retry(**{field: value})
     assert field in str(caught.value)
     assert repr(value) in str(caught.value)
+
+
+def test_without_a_limit_the_policy_is_stored_as_null_and_read_back():
+    unlimited = Retry(max_attempts=None)
+    assert unlimited.as_data()["max_attempts"] is None
+    assert Retry.from_data(unlimited.as_data()).max_attempts is None

@@ -118,7 +118,7 @@ class Working(Stage):
         asked = item is not None and item["lock_token"] == out.token and item["cancel_requested_at"] is not None
         cause = Cause.TIMEOUT if kind == "timeout" else Cause.APPLICATION_ERROR
         match kind:
-            case "error" | "timeout" if out.attempt < out.attempt_budget:
+            case "error" | "timeout" if out.attempt_budget is None or out.attempt < out.attempt_budget:
                 return RetryLater(out, ERROR, cause, at, 1_500_000, '"tired"')
             case "error" | "timeout":
                 return Failed(out, ERROR, cause, at)

@@ -13,7 +13,8 @@ import durable
 from durable import Retry, clock, testing
 from durable.decorators.activities import activity
 from durable.decorators.workflows import workflow
-from durable.models import FailedAttempt
+from durable.models import FailedAttempt, OutboxRow
+from durable.operations import redrive
 from tests.ledger.models import Entry
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("isolated_registry")]
@@ -209,3 +210,47 @@ def test_the_limit_of_a_call_goes_before_the_declared_one() -> None:
 
     with testing.freeze(NOON):
         assert testing.run(calls_bound) == "done"
+
+
+def test_without_a_limit_it_is_tried_until_it_succeeds_and_the_first_and_last_failures_are_kept() -> None:
+    began: list[int] = []
+
+    @activity(name="retrying.unlimited", retry=Retry(max_attempts=None, first=SECOND, factor=1, jitter=0))
+    def unlimited() -> str:
+        began.append(1)
+        if len(began) <= 112:
+            raise RuntimeError(len(began))
+        return "done"
+
+    assert testing.run(unlimited) == "done"
+    row = OutboxRow.objects.get()
+    assert (row.attempts, row.attempt_budget) == (113, None)
+    kept = list(FailedAttempt.objects.order_by("number").values_list("number", flat=True))
+    assert kept == [1, 2, 3, 4, 5, *range(13, 113)]
+
+
+def test_a_limited_row_beside_it_keeps_all_its_failures() -> None:
+    @activity(name="retrying.limited", retry=Retry(max_attempts=110, first=SECOND, factor=1, jitter=0))
+    def limited() -> None:
+        raise RuntimeError
+
+    with pytest.raises(durable.WorkflowFailed):
+        testing.run(limited)
+    assert FailedAttempt.objects.count() == 110
+
+
+def test_a_redrive_leaves_a_row_without_a_limit_without_one(settings: Any) -> None:
+    settings.DURABLE = {"DELIVERY_ATTEMPTS": 1}
+
+    @activity(name="retrying.lost", retry=Retry(max_attempts=None))
+    def lost() -> str:
+        return "done"
+
+    handle = lost.enqueue()
+    OutboxRow.objects.update(input="{broken")
+    testing.drain()
+    row = OutboxRow.objects.get()
+    assert (row.status, row.attempt_budget) == ("dead", None)
+    OutboxRow.objects.update(input='{"args":[],"kwargs":{}}')
+    redrive(handle.id, 1, reason="mended")
+    assert OutboxRow.objects.get().attempt_budget is None

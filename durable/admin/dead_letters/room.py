@@ -192,7 +192,7 @@ class DeadLetterAdmin(Room):
             lines.append(_("redriven %(count)s×") % {"count": wording.number(row.redrive_count)})
         made = _("%(made)s of %(budget)s") % {
             "made": wording.number(row.attempts),
-            "budget": wording.number(row.attempt_budget),
+            "budget": wording.budget(row.attempt_budget),
         }
         below = format_html_join("", '<span class="durable-quiet durable-below">{}</span>', ((line,) for line in lines))
         return format_html("{}{}", made, below)

@@ -93,11 +93,11 @@ def attempt_words(row: OutboxRow) -> str:
     if row.status == OutboxStatus.CLAIMED:
         return _("%(number)s of %(budget)s, running now") % {
             "number": wording.number(row.attempts + 1),
-            "budget": wording.number(row.attempt_budget),
+            "budget": wording.budget(row.attempt_budget),
         }
     return _("%(number)s of %(budget)s made") % {
         "number": wording.number(row.attempts),
-        "budget": wording.number(row.attempt_budget),
+        "budget": wording.budget(row.attempt_budget),
     }
 
 

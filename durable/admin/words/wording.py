@@ -81,9 +81,14 @@ def place_in_history(row: Any) -> str:
     return _("run %(run)s, activity %(ordinal)s") % {"run": number(row.run), "ordinal": number(row.ordinal)}
 
 
-def of(part: int, whole: int) -> str:
+def budget(value: int | None) -> str:
+    """How many attempts there may be."""
+    return _("any number") if value is None else number(value)
+
+
+def of(part: int, whole: int | None) -> str:
     """A part of a whole, as in "3 / 8"."""
-    return f"{number(part)} / {number(whole)}"
+    return f"{number(part)} / {budget(whole)}"
 
 
 def badge(text: object, tone: str) -> SafeString:

@@ -12,8 +12,9 @@ from durable.flow.endings import backoff, dead_letters, returning
 from durable.flow.endings.dead_letters import Death
 from durable.flow.transactions import reporting, transaction
 from durable.outcomes import Cause, Claim, Failure, GiveBack
-from durable.store.deliveries import outbox, work_items
-from durable.store.deliveries.outbox import NewFailedAttempt, Return
+from durable.store.deliveries import failed_attempts, outbox, work_items
+from durable.store.deliveries.failed_attempts import NewFailedAttempt
+from durable.store.deliveries.outbox import Return
 from durable.store.runs import workflows
 from durable.store.texts import failures
 
@@ -48,8 +49,9 @@ def abandon(
         row = rows[claim.row_id]
         work_items.delete(connection, [item.delivery])
         kept = None if failure is None else failures.stored(failure, claim.workflow_id, claim.ordinal)
-        outbox.record_failures(
-            connection, [NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, None, cause, kept)]
+        failed_attempts.record(
+            connection,
+            [NewFailedAttempt(claim.row_id, claim.delivery, claim.worker, None, cause, kept)],
         )
         if item.asked_to_cancel:
             returning.close_cancelled(connection, [item], owners, at=clock.database_now(connection))

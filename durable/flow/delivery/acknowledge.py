@@ -33,8 +33,9 @@ from durable.outcomes import (
     RetryLater,
     WorkflowStatus,
 )
-from durable.store.deliveries import outbox, together, work_items
-from durable.store.deliveries.outbox import LockedRow, NewFailedAttempt, Return
+from durable.store.deliveries import failed_attempts, outbox, together, work_items
+from durable.store.deliveries.failed_attempts import NewFailedAttempt
+from durable.store.deliveries.outbox import LockedRow, Return
 from durable.store.deliveries.work_items import DeliveryKey
 from durable.store.runs import messages, workflows
 from durable.store.runs.messages import NewMessage
@@ -193,7 +194,10 @@ def _close_rows(connection: BaseDatabaseWrapper, deliveries: Sequence[DeliveryKe
             )
     together.finish(connection, deliveries, finished)
     outbox.give_back(connection, returned)
-    outbox.record_failures(connection, failed)
+    failed_attempts.record(connection, failed)
+    most = failed_attempts.FIRST_KEPT + failed_attempts.LAST_KEPT
+    unlimited = [e.claim for e in endings if e.claim.attempt_budget is None and e.claim.delivery > most]
+    failed_attempts.drop_middle(connection, [claim.row_id for claim in unlimited])
 
 
 def _hand_over(

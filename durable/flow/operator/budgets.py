@@ -14,9 +14,9 @@ class Unreadable(ValueError):
     """Stored options that no worker could read; the text says what is wrong with them."""
 
 
-def attempts(activity: str, options: str) -> int:
+def attempts(activity: str, options: str) -> int | None:
     """The application attempts of a full budget: the row's own choice (its options, as stored), else the definition's,
-    else the settings'. Raises `Unreadable`.
+    else the settings'; None: no limit. Raises `Unreadable`.
     """
     try:
         definition = registry.activity(activity)
@@ -31,11 +31,3 @@ def attempts(activity: str, options: str) -> int:
         raise
     except (UsageError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as error:
         raise Unreadable(f"its options: {type(error).__name__}: {error}"[:200]) from error
-
-
-def readable_attempts(activity: str, options: str) -> int | None:
-    """As `attempts`; None for options that no worker could read."""
-    try:
-        return attempts(activity, options)
-    except Unreadable:
-        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -64,9 +65,8 @@ class _Redrive(Change[Redriven]):
         letter = redrives.lock_row(connection, workflow.id, run=workflow.run, ordinal=self.ordinal)
         facts = replace(facts, letter=letter)
         moved = None
-        attempts = None if letter is None else budgets.readable_attempts(letter.activity, letter.options)
-        if attempts is not None:
-            moved = redrives.revive(
+        with suppress(budgets.Unreadable):  # the gates say so, below
+            moved = letter and redrives.revive(
                 connection,
                 workflow.id,
                 run=workflow.run,
@@ -74,7 +74,7 @@ class _Redrive(Change[Redriven]):
                 judged_too=int(forced),
                 paused=int(workflow.status is WorkflowStatus.PAUSED),
                 deliveries=settings.delivery_attempts,
-                attempts=attempts,
+                attempts=budgets.attempts(letter.activity, letter.options),
                 delay=self.delay,
             )
         if moved is None:

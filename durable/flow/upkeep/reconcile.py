@@ -25,8 +25,9 @@ from durable.flow.transactions import reporting, transaction
 from durable.flow.transactions.transaction import Patience
 from durable.logs import get_logger, words
 from durable.outcomes import Cause, OutboxStatus, ReconcileReport
-from durable.store.deliveries import beats, left_open, outbox, work_items
-from durable.store.deliveries.outbox import LockedRow, NewFailedAttempt, Return
+from durable.store.deliveries import beats, failed_attempts, left_open, outbox, work_items
+from durable.store.deliveries.failed_attempts import NewFailedAttempt
+from durable.store.deliveries.outbox import LockedRow, Return
 from durable.store.deliveries.work_items import LockedItem
 from durable.store.runs import workflows
 from durable.store.runs.workflows import LockedWorkflow
@@ -132,7 +133,7 @@ def _recover(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
     outbox.cancel(connection, settled)
     returning.close_cancelled(connection, stopped, owners, at=at)
     outbox.give_back(connection, returns)
-    outbox.record_failures(connection, failed)
+    failed_attempts.record(connection, failed)
     dead_letters.bury(connection, deaths, at=at)
     return Counter(settled=len(settled) + len(stopped), rearmed=len(returns), dead_lettered=len(deaths))
 

@@ -159,8 +159,8 @@ class Terms:
     options: Mapping[str, Any]
 
     @property
-    def attempt_budget(self) -> int:
-        """The application attempts of a full budget."""
+    def attempt_budget(self) -> int | None:
+        """The application attempts of a full budget; None: as many as it takes."""
         return self.retry.max_attempts
 
 

@@ -17,14 +17,15 @@ from durable.kernel.limits import MAX_COUNT, MAX_SPAN
 class Retry:
     """The retry policy of an activity: application errors and timeouts, never lost workers.
 
-    `max_attempts` counts starts of the handler, the first one included. The wait after attempt *n* is
-    `first * factor ** (n - 1)`, at most `cap`, spread by `jitter` (0.2: 20 % up or down). An error that is an instance
-    of one of `no_retry` is not retried; a text ("package.module.Class") names a class that is not imported here.
+    `max_attempts` counts starts of the handler, the first one included; None: there is no limit. The wait after attempt
+    *n* is `first * factor ** (n - 1)`, at most `cap`, spread by `jitter` (0.2: 20 % up or down). An error that is an
+    instance of one of `no_retry` is not retried; a text ("package.module.Class") names a class that is not imported
+    here.
 
     Raises `ConfigurationError` for an invalid value.
     """
 
-    max_attempts: int = 5
+    max_attempts: int | None = 5
     first: timedelta = timedelta(seconds=1)
     factor: float = 2.0
     cap: timedelta = timedelta(minutes=5)
@@ -33,8 +34,9 @@ class Retry:
 
     def __post_init__(self) -> None:
         attempts = self.max_attempts
-        if not isinstance(attempts, int) or isinstance(attempts, bool) or not 1 <= attempts <= MAX_COUNT:
-            raise _refused("max_attempts", attempts, f"a whole number from 1 to {MAX_COUNT:,}")
+        is_whole = isinstance(attempts, int) and not isinstance(attempts, bool)
+        if attempts is not None and not (is_whole and 1 <= attempts <= MAX_COUNT):
+            raise _refused("max_attempts", attempts, f"a whole number from 1 to {MAX_COUNT:,}, or None for no limit")
         for name in ("first", "cap"):
             span = getattr(self, name)
             if not isinstance(span, timedelta) or not timedelta() <= span <= MAX_SPAN:

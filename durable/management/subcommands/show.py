@@ -187,7 +187,7 @@ def _pending_lines(pending: Sequence[look.PendingRow]) -> list[str]:
             row.ordinal,
             row.activity,
             _status(row),
-            f"{row.attempts}/{row.attempt_budget}",
+            f"{row.attempts}/{row.attempt_budget or 'any'}",
             row.deliveries,
             f"{row.due:%Y-%m-%d %H:%M:%S}Z",
             row.worker,

@@ -17,11 +17,10 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
-from durable.kernel.payloads import wire
 from durable.models.fields import moment_from_database
 from durable.outcomes import Cause, OutboxStatus
 from durable.store.connections import sql
-from durable.store.texts.failures import NO_KIND, Kind, StoredFailure
+from durable.store.texts.failures import NO_KIND, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,53 +313,6 @@ def mark_judged(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
             f"UPDATE durable_outboxrow SET failure_delivered = true WHERE status = 'dead' AND {condition}",
             params,
         )
-
-
-_FAILED = sql.RowSet(
-    [
-        ("row_id", "bigint"),
-        ("number", "int"),
-        ("worker", "text"),
-        ("started_at", "timestamptz"),
-        ("cause", "text"),
-        ("error", "text"),
-        ("error_class", "text"),
-        ("error_group", "text"),
-    ]
-)
-
-
-@dataclass(frozen=True, slots=True)
-class NewFailedAttempt:
-    """A failed delivery or attempt to keep."""
-
-    row_id: int
-    number: int
-    worker: str
-    started_at: Any
-    cause: Cause
-    error: StoredFailure | None
-
-
-def record_failures(connection: BaseDatabaseWrapper, failed: Sequence[NewFailedAttempt]) -> None:
-    """Appends failed attempts. One statement."""
-    if failed:
-        now, params = clock.now_sql(connection)
-        rows = [(f.row_id, f.number, f.worker, f.started_at, f.cause.value, *_error(f.error)) for f in failed]
-        sql.execute(
-            connection,
-            "INSERT INTO durable_failedattempt "
-            "(outbox_row_id, number, worker, started_at, ended_at, cause, error, error_class, error_group) "
-            f"SELECT row_id, number, worker, started_at, {now}, cause, error, error_class, error_group "
-            f"FROM {_FAILED.source(connection)}",
-            [*params, *_FAILED.params(connection, rows)],
-        )
-
-
-def _error(error: StoredFailure | None) -> tuple[str | None, str, str]:
-    if error is None:
-        return None, "", ""
-    return wire.dump(error.data), error.kind.error_class, error.kind.error_group
 
 
 def of_ordinals(

@@ -32,7 +32,7 @@ class NewRow:
     options: Mapping[str, Any]
     queue: str
     priority: int
-    attempt_budget: int
+    attempt_budget: int | None
     delivery_budget: int
 
 

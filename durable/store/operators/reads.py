@@ -142,7 +142,7 @@ class PendingRow:
     activity: str
     status: OutboxStatus
     attempts: int
-    attempt_budget: int
+    attempt_budget: int | None
     deliveries: int
     delivery_failures: int
     due: datetime

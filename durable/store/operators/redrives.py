@@ -93,7 +93,7 @@ def revive(
     judged_too: int,
     paused: int,
     deliveries: int,
-    attempts: int,
+    attempts: int | None,
     delay: timedelta,
 ) -> Moved | None:
     """A dead letter goes back to pending: due after `delay`, claim cleared, both budgets extended; attempts and errors

@@ -40,7 +40,7 @@ class NewActivity:
     activity: str
     payload: str = field(repr=False)
     started: dict[str, Any] = field(repr=False)
-    attempt_budget: int
+    attempt_budget: int | None
     delivery_budget: int
     options: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
@@ -62,7 +62,7 @@ class _Values(NamedTuple):
     start_at: datetime | None
     started: str
     options: str = "{}"
-    attempt_budget: int = 0
+    attempt_budget: int | None = 0
     delivery_budget: int = 0
 
 

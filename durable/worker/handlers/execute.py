@@ -157,7 +157,8 @@ class Call:
         started_at = delivery.started_at or clock.host_now()
         if delivery.cancel_requested:
             return Cancelled(claim, heartbeat)  # no attempt starts after a request to stop
-        if final or claim.attempt >= claim.attempt_budget:
+        is_last = claim.attempt_budget is not None and claim.attempt >= claim.attempt_budget
+        if final or is_last:
             return Failed(claim, failure, cause, started_at, heartbeat, spent=not final, error=error)
         delay = self.retry.delay(claim.attempt, self.rng) if wait is None else wait
         return RetryLater(claim, failure, cause, started_at, delay // timedelta(microseconds=1), heartbeat)
