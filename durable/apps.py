@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.apps import AppConfig, apps
+from django.core.checks import register
 from django.utils.module_loading import autodiscover_modules
 
 from durable.errors.hiding import hide
@@ -21,11 +22,14 @@ class DurableConfig(AppConfig):
         """Tell the registry Django's labels, and errors what they hide. Register the checks; import what is durable."""
         from durable import checks
         from durable.client import hidden
+        from durable.tasks import setup
 
         registry.label_for = label_for
         hide(hidden.names_for_errors)
         checks.install()
+        register(setup.check_interface, "durable")
         autodiscover_modules("workflows", "activities")
+        setup.start()
 
 
 def label_for(module: str) -> str:

@@ -18,6 +18,7 @@ belongs in an activity.
 from __future__ import annotations
 
 import contextvars
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FunctionType, MethodType
@@ -85,7 +86,13 @@ def _send(signal: Signal, find: Callable[[str], Any], name: str, values: dict[st
     except (NotRegistered, AlreadyRegistered):
         sender = None
     if signal.has_listeners(sender):
-        send(_Sending(signal, sender, values))
+        send(_Sending(signal, sender, values, _name(signal), str(values.get("workflow_id", ""))))
+
+
+def send_here(signal: Signal, sender: Any, values: dict[str, Any], *, name: str, workflow_id: uuid.UUID) -> None:
+    """Calls the receivers of a signal of another app's on this thread, now, as robustly as those of our own."""
+    if signal.has_listeners(sender):
+        _Sending(signal, sender, values, name, str(workflow_id)).depart()
 
 
 @dataclass(slots=True)
@@ -95,6 +102,8 @@ class _Sending:
     signal: Signal
     sender: Any
     values: dict[str, Any]
+    name: str
+    workflow: str
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     @property
@@ -102,7 +111,7 @@ class _Sending:
         return "signal"
 
     def __str__(self) -> str:
-        return f"the signal {_name(self.signal)}"
+        return f"the signal {self.name}"
 
     is_heavy = False  # its values are plain
 
@@ -130,9 +139,8 @@ class _Sending:
             if departures.is_ctrl_c(error):
                 raise
             name = _receiver_name(receiver)
-            workflow = self.values.get("workflow_id", "")
             logger.error(
-                "signal.receiver_raised", signal=_name(self.signal), receiver=name, workflow=workflow, exc_info=error
+                "signal.receiver_raised", signal=self.name, receiver=name, workflow=self.workflow, exc_info=error
             )
 
 

@@ -96,6 +96,7 @@ class OutboxRow(models.Model):
     visible_after = MomentField()
     created_at = MomentField()
     claimed_at = MomentField(null=True)
+    worker = models.CharField(max_length=200, default="", db_default="", blank=True)  # of the latest claim
     deliveries = models.PositiveIntegerField(default=0)
     delivery_failures = models.PositiveIntegerField(default=0)
     delivery_budget = models.PositiveIntegerField()

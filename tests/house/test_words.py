@@ -65,6 +65,7 @@ MAY_SAY_LEASE = {
     "tests/management": "test_dead_letters_many.py test_durable.py",
     "tests/operations": "test_dead_letters.py test_redrive_many.py test_redrive_races.py",
     "tests/store": "test_stale_tokens.py",
+    "tests/tasks": "test_results.py",
     "tests/testing": "test_faults.py test_replay.py",
     "tests/themes": "driven.py",
     "tests/worker": (

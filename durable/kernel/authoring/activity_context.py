@@ -10,6 +10,7 @@ from typing import Any
 from durable.errors import OutsideActivity
 from durable.kernel.codec import Codec
 from durable.kernel.payloads import birthplace
+from durable.outcomes import Claim
 
 
 class ActivityInfo:
@@ -67,6 +68,9 @@ class ActivityInfo:
 
 current: contextvars.ContextVar[ActivityInfo] = contextvars.ContextVar("durable_activity_info")
 """Set by the worker around each handler; an `async def` handler's tasks inherit it."""
+
+claimed: contextvars.ContextVar[Claim] = contextvars.ContextVar("durable_claim")
+"""The delivery that the handler runs for. Set with `current`, for handlers of the engine's own."""
 
 
 def activity_info() -> ActivityInfo:

@@ -71,6 +71,8 @@ class Registry:
         self._workflows: _Shelf[WorkflowDefinition[Any, Any]] = _Shelf("workflow")
         self._version: str | None = None
         self._modules: dict[str, bytes] = {}
+        self.finder: Callable[[str], ActivityDefinition[Any, Any] | None] | None = None
+        """Finds an activity that nothing has registered, by its name. Set by what defines activities in another way."""
 
     @property
     def label_for(self) -> Callable[[str], str]:
@@ -95,8 +97,16 @@ class Registry:
         self._touch()
 
     def activity(self, name: str) -> ActivityDefinition[Any, Any]:
-        """The activity of a name. Raises `NotRegistered`, and `AlreadyRegistered` when two claim it."""
-        return self._activities.get(name)
+        """The activity of a name: a registered one, else one that the finder knows. Raises `NotRegistered`, and
+        `AlreadyRegistered` when two claim it.
+        """
+        try:
+            return self._activities.get(name)
+        except NotRegistered:
+            definition = None if self.finder is None else self.finder(name)
+            if definition is None:
+                raise
+            return definition
 
     def workflow(self, name: str) -> WorkflowDefinition[Any, Any]:
         """The workflow of a name. Raises as `activity` does."""

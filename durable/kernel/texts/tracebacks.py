@@ -20,7 +20,7 @@ from durable.errors.showing import clean, cut_start, descends, full_name, is_a, 
 from durable.kernel.limits import MAX_FAILURE_MESSAGE, MAX_TRACEBACK
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_OURS = (str(_PACKAGE / "kernel"), str(_PACKAGE / "worker"), str(_PACKAGE / "flow"))
+_OURS = tuple(str(_PACKAGE / room) for room in ("kernel", "worker", "flow", "tasks"))
 
 _MOST_ERRORS: Final = 500
 _MOST_LINKS: Final = 50

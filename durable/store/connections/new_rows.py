@@ -104,6 +104,7 @@ def outbox_row(
     status: str = "'pending'",
     claimed_at: str = "NULL",
     deliveries: str = "0",
+    worker: str = "''",
 ) -> Row:
     """An activity that has not been tried: pending, or a delivery from the beginning."""
     return {
@@ -123,6 +124,7 @@ def outbox_row(
         "created_at": created_at,
         "claimed_at": claimed_at,
         "deliveries": deliveries,
+        "worker": worker,
         "delivery_failures": "0",
         "delivery_budget": value("delivery_budget"),
         "attempts": "0",

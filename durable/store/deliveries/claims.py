@@ -100,7 +100,8 @@ def _make_postgresql(
         connection,
         f"""
         WITH claimed AS (
-            UPDATE durable_outboxrow SET status = 'claimed', claimed_at = {now}, deliveries = deliveries + 1
+            UPDATE durable_outboxrow
+            SET status = 'claimed', claimed_at = {now}, worker = %s, deliveries = deliveries + 1
             WHERE id = ANY(%s) AND status = 'pending' AND NOT paused
             RETURNING *
         ), items AS (
@@ -110,7 +111,7 @@ def _make_postgresql(
         SELECT {_RETURNING} {sql.moment(connection, "created_at")}, single
         FROM claimed JOIN items ON outbox_row_id = id
         """,
-        [*now_params, row_ids, token, *until_params, worker],
+        [*now_params, worker, row_ids, token, *until_params, worker],
     )
 
 
@@ -122,10 +123,10 @@ def _make_sqlite(
     condition, ids = sql.among(connection, "id", row_ids)
     rows = sql.fetch(
         connection,
-        f"UPDATE durable_outboxrow SET status = 'claimed', claimed_at = {now}, deliveries = deliveries + 1 "
-        f"WHERE {condition} AND status = 'pending' AND NOT paused "
+        f"UPDATE durable_outboxrow SET status = 'claimed', claimed_at = {now}, worker = %s, "
+        f"deliveries = deliveries + 1 WHERE {condition} AND status = 'pending' AND NOT paused "
         f"RETURNING {_RETURNING} created_at",
-        [*now_params, *ids],
+        [*now_params, worker, *ids],
     )
     condition, ids = sql.among(connection, "r.id", [row[0] for row in rows])
     item = new_rows.work_item(row="r", single="w.single", locked_until=until)

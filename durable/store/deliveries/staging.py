@@ -63,6 +63,7 @@ _INSERT = insert(
         status="'{status}'",
         claimed_at="{claimed_at}",
         deliveries="{deliveries}",
+        worker="{worker}",
     ),
     "{given}",
 )
@@ -73,7 +74,7 @@ def stage(connection: BaseDatabaseWrapper, new: Sequence[NewRow]) -> None:
     if new:
         now, params = clock.now_sql(connection)
         statement = _INSERT.format(
-            status="pending", now=now, claimed_at="NULL", deliveries=0, given=_STAGED.source(connection)
+            status="pending", now=now, claimed_at="NULL", deliveries=0, worker="''", given=_STAGED.source(connection)
         )
         sql.execute(connection, statement, [*params, *params, *_STAGED.params(connection, _rows(new))])
 
@@ -97,7 +98,9 @@ def _claimed_postgresql(
 ) -> list[tuple[Any, ...]]:
     now, params = clock.now_sql(connection)
     until, until_params = clock.lease_sql(connection, lease_for)
-    claimed = _INSERT.format(status="claimed", now=now, claimed_at=now, deliveries=1, given=_STAGED.source(connection))
+    claimed = _INSERT.format(
+        status="claimed", now=now, claimed_at=now, deliveries=1, worker="%s", given=_STAGED.source(connection)
+    )
     item = new_rows.work_item(row="claimed", single="false", locked_until=until)
     return sql.fetch(
         connection,
@@ -105,7 +108,7 @@ def _claimed_postgresql(
         WITH claimed AS ({claimed} RETURNING *), items AS ({insert("workitem", item, "claimed")})
         SELECT id, workflow_id, run, ordinal, {sql.moment(connection, "created_at")} FROM claimed
         """,
-        [*params, *params, *params, *_STAGED.params(connection, _rows(new)), token, *until_params, worker],
+        [*params, *params, *params, worker, *_STAGED.params(connection, _rows(new)), token, *until_params, worker],
     )
 
 
@@ -114,11 +117,13 @@ def _claimed_sqlite(
 ) -> list[tuple[Any, ...]]:
     now, params = clock.now_sql(connection)
     until, until_params = clock.lease_sql(connection, lease_for)
-    claimed = _INSERT.format(status="claimed", now=now, claimed_at=now, deliveries=1, given=_STAGED.source(connection))
+    claimed = _INSERT.format(
+        status="claimed", now=now, claimed_at=now, deliveries=1, worker="%s", given=_STAGED.source(connection)
+    )
     rows = sql.fetch(
         connection,
         f"{claimed} RETURNING id, workflow_id, run, ordinal, created_at",
-        [*params, *params, *params, *_STAGED.params(connection, _rows(new))],
+        [*params, *params, *params, worker, *_STAGED.params(connection, _rows(new))],
     )
     condition, ids = sql.among(connection, "r.id", [row[0] for row in rows])
     item = new_rows.work_item(row="r", single="false", locked_until=until)

@@ -106,16 +106,19 @@ def listing(
     return [_snapshot(connection, row) for row in rows.values(*fields)[:limit]]
 
 
+def closing_reason(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, last_seq: int) -> str:
+    """The reason in the last event of a workflow that has ended; empty if nobody gave one."""
+    rows = sql.fetch(
+        connection,
+        "SELECT data FROM durable_event WHERE workflow_id = %s AND seq = %s",
+        [sql.param(connection, workflow_id), last_seq],
+    )
+    return str(sql.loads(rows[0][0]).get("reason") or "") if rows else ""
+
+
 def _snapshot(connection: BaseDatabaseWrapper, row: dict[str, Any]) -> Snapshot:
     status = WorkflowStatus(row["status"])
-    reason = ""
-    if status is WorkflowStatus.CANCELLED:
-        closing_event = sql.fetch(
-            connection,
-            "SELECT data FROM durable_event WHERE workflow_id = %s AND seq = %s",
-            [sql.param(connection, row["id"]), row["last_seq"]],
-        )
-        reason = str(sql.loads(closing_event[0][0]).get("reason") or "") if closing_event else ""
+    reason = closing_reason(connection, row["id"], row["last_seq"]) if status is WorkflowStatus.CANCELLED else ""
     failure = row.get("failure")
     return Snapshot(
         id=row["id"],

@@ -284,6 +284,7 @@ def _enter(call: Call, delivery: Delivery) -> None:
         last_heartbeat=claim.last_heartbeat,
     )
     activity_context.current.set(info)
+    activity_context.claimed.set(claim)
     structlog.contextvars.bind_contextvars(**of_claim(claim))
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 
 from durable.errors import AlreadyRegistered, NotRegistered, TransactionLeftOpen
@@ -19,7 +20,7 @@ from durable.worker.handlers import execute, isolation, transactional
 from durable.worker.handlers.async_pool import AsyncPool, interruptible
 from durable.worker.handlers.deadlines import Deadlines
 from durable.worker.handlers.delivery import Conclusion, Delivery, Start
-from durable.worker.handlers.execute import Call, CommitFailed, GiveUp, Outcome
+from durable.worker.handlers.execute import Call, CommitFailed, GiveUp, Outcome, PutOff
 from durable.worker.handlers.foresight import Foresight
 from durable.worker.handlers.lanes import Lanes
 from durable.worker.handlers.pool import HandlerPool
@@ -146,6 +147,9 @@ class Handlers:
                 isolation.watch()
                 call = self._ready(delivery)
                 if call is None:
+                    return
+                if call.definition.is_async:  # found only now, on the wrong thread
+                    self._finish(delivery, PutOff(delivery.claim, timedelta()))
                     return
                 run = transactional.run if call.definition.transactional else execute.perform
                 outcome: Outcome = run(call, delivery)

@@ -64,7 +64,7 @@ def begin(
             deliveries=0, delivery_failures=0, delivery_budget=settings.delivery_attempts, attempts=0,
             attempt_budget=definition.retry.max_attempts, last_heartbeat=None, failure_delivered=False, cause="",
             dead_lettered_at=None, redrive_count=0, discarded_at=None, error_class=True,
-            lane=None, waiting=False,
+            lane=None, waiting=False, worker="",
         )  # fmt: skip
     else:
         tell(state, workflow_id, "start", "", visible_at=begins_at)

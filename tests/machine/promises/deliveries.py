@@ -64,7 +64,7 @@ def claim(state: State, rows: Sequence[Row], claims: Sequence[Claim], *, worker:
     assert tokens.isdisjoint(item["lock_token"] for item in state.items.values())
     assert [c.row_id for c in claims] == [row["id"] for row in rows]
     for taken, row in zip(claims, rows, strict=True):
-        row.update(status="claimed", claimed_at=state.now, deliveries=row["deliveries"] + 1)
+        row.update(status="claimed", claimed_at=state.now, worker=worker, deliveries=row["deliveries"] + 1)
         single = state.workflows[row["workflow_id"]]["single"]
         copied = {name: row[name] for name in ("attempts", "attempt_budget", "delivery_failures", "delivery_budget")}
         state.items[row["id"]] = {

@@ -44,7 +44,7 @@ def not_yet_taken(after: State, report: TurnReport) -> State:
     before = after.copy()
     for taken in report.claimed:
         assert before.rows[taken.row_id]["deliveries"] == 1
-        before.rows[taken.row_id].update(status="pending", claimed_at=None, deliveries=0)
+        before.rows[taken.row_id].update(status="pending", claimed_at=None, worker="", deliveries=0)
         del before.items[taken.row_id]
     return before
 
