@@ -21,11 +21,16 @@ class Ids:
         self._lock = threading.Lock()
         self._milliseconds = 0
         self._random = 0
+        self._is_frozen = False
 
     def new(self) -> uuid.UUID:
-        """An id that is greater than every one before."""
-        now = int(clock.host_now().timestamp() * 1000)
+        """An id that is greater than every one before. A test's frozen clock begins an order of its own, as does its
+        end: otherwise ids would carry the test's year for as long as the process lives.
+        """
+        now, is_frozen = int(clock.host_now().timestamp() * 1000), clock.is_frozen()
         with self._lock:
+            if is_frozen is not self._is_frozen:
+                self._is_frozen, self._milliseconds = is_frozen, 0
             if now > self._milliseconds:
                 self._milliseconds = now
                 self._random = secrets.randbits(_RANDOM_BITS - 1)

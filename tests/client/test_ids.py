@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
+from durable import clock
 from durable.client import ids
 
 
@@ -62,3 +63,16 @@ def test_a_forked_child_does_not_go_on_with_its_parents_numbers(frozen_clock):
     mine = ids.new()
     # Going on from the parent's number, the two would differ in the last four bytes or so at most.
     assert theirs[6:11] != mine.bytes[6:11]
+
+
+def test_ids_made_after_a_frozen_clock_carry_the_real_time_again(frozen_clock):
+    """A test in 2030 gives its year to no id of the tests that follow."""
+    frozen_clock.move(timedelta(days=365))
+    frozen = [ids.new(), ids.new()]
+    clock.unfreeze()
+    after = [ids.new(), ids.new()]
+    assert frozen == sorted(frozen)
+    assert after == sorted(after)
+    assert after[-1] < frozen[0]
+    clock.freeze(datetime(2031, 1, 1, tzinfo=UTC))
+    assert ids.new() > after[-1]
