@@ -94,7 +94,8 @@ def _by_ordinal(events: list[Any]) -> list[Any]:
 
 
 def _data(data: dict[str, Any]) -> dict[str, Any]:
-    told = {name: value for name, value in data.items() if name not in ("request", "digest", DIGEST_KEY)}
+    of_the_process = ("request", "digest", DIGEST_KEY, "version")  # the version is of all that a process has registered
+    told = {name: value for name, value in data.items() if name not in of_the_process}
     if "failure" in told:
         told["failure"] = _failure(told["failure"])
     return told
