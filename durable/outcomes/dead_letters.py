@@ -30,7 +30,8 @@ class RowSnapshot:
     """An outbox row as operators see it: as it was when it was read, or when the verb had changed it.
 
     It holds no payload: `input` and `last_heartbeat` are columns of `durable.models.OutboxRow`. `cause` is a `Cause`,
-    as text, or the text that another version of the engine has written; empty if no delivery has failed.
+    as text, or the text that another version of the engine has written; empty if no delivery has failed. `worker` is
+    the name of the worker that claimed it last.
     """
 
     id: int
@@ -58,6 +59,7 @@ class RowSnapshot:
     dead_lettered_at: datetime | None
     redrive_count: int
     discarded_at: datetime | None
+    worker: str
 
     @property
     def pk(self) -> int:

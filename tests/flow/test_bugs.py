@@ -10,15 +10,20 @@ from typing import Any
 
 import pytest
 
+import durable
+from durable import conf
 from durable.decorators.activities import activity
 from durable.decorators.workflows import workflow
-from durable.flow.caller import cancel
+from durable.flow.caller import cancel, signal
 from durable.flow.looks import look
 from durable.flow.operator import terminate, unblock
+from durable.flow.upkeep import beat
 from durable.kernel.authoring.registry import registry
 from durable.models import Event, Message, Workflow
 from durable.outcomes import CancelAnswer
 from durable.store.texts import failures
+from durable.worker.loops.housekeeping import Housekeeping
+from tests.flow import cases
 from tests.flow import driver as rows_of
 from tests.flow.driver import Driver, history
 
@@ -149,6 +154,78 @@ def test_each_version_with_a_bug_tries_once_and_leaves_its_own_traceback(
     assert stored(blocked).blocked_version == "third"
     versions = Event.objects.filter(workflow_id=blocked, type="workflow_blocked").order_by("seq")
     assert [event.data["version"] for event in versions][1:] == ["second", "third"]
+
+
+def test_what_an_old_worker_blocks_in_a_rolling_deploy_is_tried_again_once_it_is_gone(
+    driver: Driver, blocked: uuid.UUID, prices: dict[str, int], frozen_clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old worker may be given what was offered to the new version; while it lives they do not play ping-pong."""
+    old = stored(blocked).blocked_version
+    beat.beat(name="old", queues=[], version=old, up_for=timedelta())
+    deploy(monkeypatch, "repaired")
+    monkeypatch.setattr(registry, "version", lambda: old)
+    driver.run()
+    assert stored(blocked).blocked_version == old
+    monkeypatch.setattr(registry, "version", lambda: "repaired")
+    assert unblock.behind_old_workers("repaired").count == 0
+    beat.gone("old")
+    assert unblock.behind_old_workers("repaired").count == 1
+    prices["cup"] = 3
+    driver.run()
+    assert stored(blocked).status == "completed"
+
+
+def test_a_worker_that_was_killed_is_gone_when_its_heartbeat_is_old(blocked: uuid.UUID, frozen_clock: Any) -> None:
+    beat.beat(name="old", queues=[], version=stored(blocked).blocked_version, up_for=timedelta())
+    frozen_clock.move(2 * conf.settings.lease_for - timedelta(seconds=1))
+    assert unblock.behind_old_workers("new").count == 0
+    frozen_clock.move(timedelta(seconds=2))
+    assert unblock.behind_old_workers("new").count == 1
+    assert unblock.behind_old_workers("new").count == 0
+
+
+def test_a_round_of_housekeeping_offers_them(blocked: uuid.UUID, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first round offers what was blocked before, each later one what old workers have left."""
+    house = Housekeeping(
+        worker="new",
+        queues=None,
+        count_the_dead=lambda is_alive: [],
+        ready=lambda: None,
+        on_report=lambda report: None,
+        wakes_by=lambda: "",
+    )
+    monkeypatch.setattr(registry, "version", lambda: "new")
+    house._offer()
+    assert stored(blocked).blocked_version == ""
+    Workflow.objects.update(blocked_version="old")
+    house._offer()
+    assert stored(blocked).blocked_version == ""
+
+
+KEPT = KeyError("kept by the module")
+
+
+@workflow(name="bugs.kept_error")
+async def raises_what_the_module_keeps() -> None:
+    await durable.wait_for_signal("go")
+    try:
+        raise KEPT
+    except KeyError:
+        _ = cases.step.execute(1)
+        raise
+
+
+@pytest.mark.parametrize("cached", [0, 1_000])
+def test_an_error_that_outlives_its_activation_blocks_at_each_try(cached: int) -> None:
+    """The calls of the activation that was undone are none that repaired code would have to repeat."""
+    driver = Driver(cached=cached)
+    workflow_id = driver.start(raises_what_the_module_keeps)
+    driver.run()
+    signal.signal(workflow_id, "go", payload="1")
+    for _ in range(3):
+        driver.run()
+        assert (stored(workflow_id).status, bool(stored(workflow_id).blocked_reason)) == ("running", True)
+        unblock.unblock(workflow_id)
 
 
 def test_unblock_tries_it_again(driver: Driver, blocked: uuid.UUID, prices: dict[str, int]) -> None:

@@ -33,6 +33,7 @@ MAY_SAY_LEASE = {
     "durable/databases": "sqlite.py",
     "durable/flow/delivery": "claim.py renew.py",
     "durable/flow/looks": "look.py",
+    "durable/flow/operator": "unblock.py",
     "durable/flow/turns": "staged_claims.py",
     "durable/flow/upkeep": "beat.py reconcile.py",
     "durable/kernel/authoring": "activity_context.py",
@@ -54,8 +55,8 @@ MAY_SAY_LEASE = {
     ),
     "tests/crashpoints": "cases.py shift.py sight.py stage.py story.py",
     "tests/flow": (
-        "driver.py scenarios.py state.py test_acknowledge.py test_cancel.py test_choosing.py test_claim.py "
-        "test_passed_over.py test_plans.py test_reconcile.py test_release.py test_renew.py test_start.py "
+        "driver.py scenarios.py state.py test_acknowledge.py test_bugs.py test_cancel.py test_choosing.py "
+        "test_claim.py test_passed_over.py test_plans.py test_reconcile.py test_release.py test_renew.py test_start.py "
         "test_staged_claims.py test_staged_claims_in_doubt.py test_time.py"
     ),
     "tests/host": "settings.py",

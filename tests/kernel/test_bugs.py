@@ -126,6 +126,13 @@ def test_the_error_that_leaves_the_function_is_judged_and_not_what_it_came_from(
     assert raised(trips_over_an_outcome).type == "KeyError"
 
 
+def test_of_a_large_group_every_leaf_is_judged() -> None:
+    async def flow() -> None:
+        raise ExceptionGroup("x", [KeyError("x"), *(ValueError(number) for number in range(3_000))])
+
+    assert raised(flow).type == "ExceptionGroup"
+
+
 def test_what_code_may_raise_without_ending_is_not_judged() -> None:
     """A task whose error nobody sees, and a bug that the code gets over."""
 

@@ -228,3 +228,28 @@ def test_odd_modules_do_not_keep_the_version_from_being_computed(monkeypatch: py
     assert version_now() == before
     monkeypatch.setitem(sys.modules, "durable_tests_odd", odd)
     assert version_now() != before
+
+
+class Prickly:
+    """Raises at any question, as a proxy of nothing does."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise SystemExit(name)
+
+
+class PricklyKind(type):
+    def __getattribute__(cls, name: str) -> Any:
+        raise SystemExit(name)
+
+
+def test_what_a_module_of_workflows_holds_is_not_asked(
+    isolated_registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its functions and methods count, whatever stands beside them."""
+    space = vars(sys.modules[__name__])
+    workflow(name="shop.pay")(coroutine)
+    before = isolated_registry.version()
+    monkeypatch.setitem(space, "prickly", Prickly())
+    monkeypatch.setitem(space, "prickly_kind", PricklyKind("Kind", (), {}))
+    isolated_registry._touch()
+    assert isolated_registry.version() == before

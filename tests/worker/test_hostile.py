@@ -16,6 +16,8 @@ from tests.worker.test_processes import Start, code_of
 from tests.worker.test_processes import runworker as runworker  # noqa: PLC0414 - a fixture
 from tests.worker.test_threads import running, until, until_closed
 
+pytestmark = pytest.mark.usefixtures("collected")
+
 ALL = sorted(hostile.ERRORS)
 
 

@@ -21,6 +21,8 @@ from tests.worker.conftest import Plant
 from tests.worker.hearing import listening
 from tests.worker.plant import activities, fighters, workflows
 
+pytestmark = pytest.mark.usefixtures("collected")
+
 ONCE = Retry(max_attempts=1)
 
 asked: list[tuple[str, bool]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +12,7 @@ from django.db import Error as DjangoDatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
+from durable.conf import settings
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow.audit import auditing, reasons
 from durable.flow.transactions import transaction
@@ -81,9 +83,22 @@ def after_deploy(version: str, *, left: frozenset[uuid.UUID] | None = None) -> O
     if left is not None:
         busy = _offer_some(sorted(left), version)
         return Offered(len(left) - len(busy), frozenset(busy))
+    return _offer_all(version, partial(blocked.by_other_code, version=version, limit=_BATCH))
+
+
+def behind_old_workers(version: str) -> Offered:
+    """As `after_deploy`, for what workers of other versions have blocked since, once the last of them is gone: in a
+    rolling deploy they may be given what was offered to this version. Call it now and then; one statement if there is
+    none.
+    """
+    within = 2 * settings.lease_for
+    return _offer_all(version, partial(blocked.by_code_that_has_left, version=version, limit=_BATCH, within=within))
+
+
+def _offer_all(version: str, chosen: Callable[..., list[uuid.UUID]]) -> Offered:
     offered, after = 0, uuid.UUID(int=0)
     passed_over: set[uuid.UUID] = set()
-    while ids := transaction.reading(partial(blocked.by_other_code, version=version, limit=_BATCH, after=after)):
+    while ids := transaction.reading(partial(chosen, after=after)):
         after = ids[-1]
         busy = _offer_some(ids, version)
         offered += len(ids) - len(busy)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
+from durable.errors.showing import descends
 from durable.kernel.history.known import KNOWN
 
 if TYPE_CHECKING:
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _PYTHONS_OWN: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
+# The slots themselves: a metaclass can hide them.
+_CLASS_MODULE: Final = type.__dict__["__module__"].__get__
+_CLASS_SPACE: Final = type.__dict__["__dict__"].__get__
 _OURS: Final = __name__.partition(".")[0]
 
 
@@ -64,15 +68,19 @@ def _digest(name: str, space: dict[str, Any]) -> bytes:
 
 
 def _codes(module: str, space: dict[str, Any]) -> list[types.CodeType]:
-    """The code of a module's own functions and methods: helpers of a workflow are part of it."""
+    """The code of a module's own functions and methods: helpers of a workflow are part of it. No code of theirs runs:
+    an object may raise whatever it is asked.
+    """
     codes: list[types.CodeType] = []
     for _, value in sorted(space.items()):
-        if getattr(value, "__module__", None) != module:
-            continue
-        members = sorted(vars(value).items()) if isinstance(value, type) else [("", value)]
-        for _, member in members:
-            function = getattr(member, "__func__", member)
-            if isinstance(function, types.FunctionType):
+        if descends(type(value), type):
+            own = _CLASS_MODULE(value) == module
+            members = [member for _, member in sorted(_CLASS_SPACE(value).items())] if own else []
+        else:
+            members = [value] if type(value) is types.FunctionType and value.__module__ == module else []
+        for member in members:
+            function = member.__func__ if type(member) in (staticmethod, classmethod) else member
+            if type(function) is types.FunctionType:
                 codes.append(function.__code__)
     return codes
 

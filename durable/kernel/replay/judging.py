@@ -29,7 +29,7 @@ def bug(execution: Execution, error: BaseException) -> CodeRaised | None:
     if not bugs:
         return None
     for part in [error, *bugs]:
-        since = handled.since(part, execution.workflow_id)
+        since = handled.since(part, execution.loop)
         if since is not None and since < execution.loop.activation:
             return None
     return CodeRaised(describe(error), error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from datetime import timedelta
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -18,6 +19,21 @@ def by_other_code(connection: BaseDatabaseWrapper, version: str, *, limit: int, 
         "SELECT id FROM durable_workflow WHERE blocked_reason <> '' AND blocked_version NOT IN (%s, '') "
         f"AND status IN ('running', 'paused') AND id > %s ORDER BY id LIMIT {int(limit)}",
         [version, sql.param(connection, after)],
+    )
+    return [sql.as_uuid(row[0]) for row in rows]
+
+
+def by_code_that_has_left(
+    connection: BaseDatabaseWrapper, version: str, *, limit: int, after: uuid.UUID, within: timedelta
+) -> list[uuid.UUID]:
+    """As `by_other_code`, of those that were blocked by a version that no worker with a heartbeat `within` has."""
+    since, params = clock.now_sql(connection, -within)
+    rows = sql.fetch(
+        connection,
+        "SELECT id FROM durable_workflow WHERE blocked_reason <> '' AND blocked_version NOT IN (%s, '') "
+        f"AND blocked_version NOT IN (SELECT version FROM durable_worker WHERE beat_at >= {since}) "
+        f"AND status IN ('running', 'paused') AND id > %s ORDER BY id LIMIT {int(limit)}",
+        [version, *params, sql.param(connection, after)],
     )
     return [sql.as_uuid(row[0]) for row in rows]
 

@@ -109,12 +109,13 @@ class Housekeeping:
             log.info("swept", settled=settled)
 
     def _offer(self) -> None:
-        """Offers workflows that were blocked under other code, once; and those that were locked then, until they were
-        offered.
+        """Offers workflows that were blocked under other code, once, and those that were locked then, until they were
+        offered; from then on those that workers of other code have blocked, once these workers are gone.
         """
         if self._to_offer is not None and not self._to_offer:
-            return
-        offered = unblock.after_deploy(registry.version(), left=self._to_offer)
+            offered = unblock.behind_old_workers(registry.version())
+        else:
+            offered = unblock.after_deploy(registry.version(), left=self._to_offer)
         self._to_offer = offered.left
         if offered.count:
             log.info("blocked_workflows_offered", count=offered.count, worker=self._worker)
