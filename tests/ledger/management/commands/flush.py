@@ -53,9 +53,10 @@ def _empty(connection: BaseDatabaseWrapper, tables: list[str]) -> None:
         connection.ops.execute_sql_flush(statements)
         return
     names = [connection.ops.quote_name(table) for table in tables]
-    deletions = "; ".join(f"DELETE FROM {name}" for name in names)
+    deletions = ", ".join(f"of_{number} AS (DELETE FROM {name})" for number, name in enumerate(names))
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
-        cursor.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE; {deletions}")
+        cursor.execute(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE")
+        cursor.execute(f"WITH {deletions} SELECT 1")  # one statement, since some tests have the driver prepare each
 
 
 def _size(connection: BaseDatabaseWrapper, tables: list[str]) -> int:
