@@ -104,6 +104,26 @@ def test_it_is_put_off_from_the_moment_of_the_newer_event_however_long_its_messa
     assert stored(workflow_id).blocked_reason == ""
 
 
+def test_what_comes_after_a_newer_message_waits_with_it(driver: Driver, frozen_clock: FrozenClock) -> None:
+    """The older engine must not end the workflow past it."""
+    workflow_id = driver.start(cases.sequence, 2)
+    driver.turn()
+    now = frozen_clock.now
+    newer = Message.objects.create(
+        workflow_id=workflow_id, run=1, kind="newer", payload="{}", visible_at=now, created_at=now
+    )
+    driver.turn()
+    newer.refresh_from_db()
+    assert newer.visible_at > now
+    before = history(workflow_id)
+    driver.run()
+    assert (stored(workflow_id).status, history(workflow_id)) == ("running", before)
+    newer.delete()
+    frozen_clock.move(2 * UNKNOWN_TYPE_WAITS)
+    driver.run()
+    assert stored(workflow_id).status == "completed"
+
+
 @pytest.mark.parametrize(("type", "data", "words"), NEWER_EVENTS)
 def test_it_stops_no_other_of_its_batch(
     driver: Driver, frozen_clock: FrozenClock, type: str, data: dict[str, Any], words: str

@@ -25,9 +25,10 @@ UNREADABLE: Final = "unreadable"
 MARKERS: Final = frozenset({UNREADABLE})
 
 _TYPES: Final = frozenset(kind.value for kind in EventType)
-_KINDS: Final = frozenset(kind.value for kind in MessageKind)
+KINDS: Final = frozenset(kind.value for kind in MessageKind)
+"""Of messages."""
 
-KNOWN: Final = f"{ENGINE} {sorted(_TYPES)} {sorted(_KINDS)} {sorted(MARKERS)}"
+KNOWN: Final = f"{ENGINE} {sorted(_TYPES)} {sorted(KINDS)} {sorted(MARKERS)}"
 """Everything that an engine knows, as a text that differs where engines do."""
 
 
@@ -45,4 +46,4 @@ def beyond_event(type: str, data: Mapping[str, Any]) -> str:
 
 def beyond_message(kind: str) -> str:
     """What is not known of a message, in words; empty if it is known."""
-    return "" if kind in _KINDS else f"the kind {kind!r}"
+    return "" if kind in KINDS else f"the kind {kind!r}"

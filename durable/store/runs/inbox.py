@@ -16,7 +16,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
 from durable.kernel.history.events import MessageKind
-from durable.kernel.history.known import beyond_message
+from durable.kernel.history.known import KINDS, beyond_message
 from durable.models.fields import moment_from_database
 from durable.store.connections import sql
 
@@ -31,6 +31,8 @@ _AT_ONCE: Final = 1024
 
 _HEAVY: Final = 64 * 1024
 """A workflow whose next message is shorter than this does not wait for others with longer ones."""
+
+_KNOWN: Final = ", ".join(f"'{kind}'" for kind in sorted(KINDS))
 
 _COST: Final = 256
 """What a message takes beside its payload."""
@@ -65,7 +67,7 @@ class Inbox:
     """What is read for one workflow, in the order (due, id), including a start even before it is due.
 
     `more`: there are more due messages, for which there was no room. `newer`: those of a kind that only a newer engine
-    knows, whose payloads are not read; all others have to wait with them.
+    knows, put off or not, whose payloads are not read; all others have to wait with them, also those that come later.
     """
 
     messages: list[DueMessage] = field(default_factory=list)
@@ -225,7 +227,7 @@ def _heads(
     first = (_FIRST if sql.is_postgresql(connection) else _SQLITE_FIRST).format(
         columns=columns, which="{which}", order="{order}", limit=HEADS + 1
     )
-    is_due = f"m.kind <> 'start' AND m.visible_at <= {now}"
+    is_due = f"m.kind <> 'start' AND (m.visible_at <= {now} OR m.kind NOT IN ({_KNOWN}))"
     in_order = "m.visible_at, m.id"
     arms: list[str] = []
     params: sql.Params = []
