@@ -98,12 +98,21 @@ class Waiter:
             self._changed.notify()
 
     def _run(self) -> None:
-        transaction.keep_out_of_the_pool()
         try:
+            transaction.keep_out_of_the_pool()
             while tickets := self._next():
                 self._look(tickets)
+        except BaseException as error:  # noqa: BLE001 - memory was short, say: the waiters get it
+            self._end_with(error)
         finally:
             connections.close_all()
+
+    def _end_with(self, error: BaseException) -> None:
+        """Gives the error to all that wait. The next one to wait begins another thread."""
+        with self._changed:
+            tickets, self._tickets, self._thread = list(self._tickets), set(), None
+        for ticket in tickets:
+            self._answer(ticket, error, None)
 
     def _next(self) -> list[Ticket]:
         """Waits until a look is due for somebody, and returns all tickets, since one statement serves them all. An

@@ -261,3 +261,22 @@ def test_a_forked_child_has_a_waiter_of_its_own(looks: Looks) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     complete(workflow.pk)
     assert waiting_for.result(PATIENCE) == ["done"]
+
+
+def test_a_thread_that_dies_gives_its_error_and_the_next_wait_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without that, nobody in the process would ever get a result again."""
+    workflow_id = factories.WorkflowFactory().pk
+    real = waiting.Waiter._look
+    died = threading.Event()
+
+    def die_once(self: waiting.Waiter, tickets: list[waiting.Ticket]) -> None:
+        if not died.is_set():
+            died.set()
+            raise MemoryError("no room for a moment")
+        real(self, tickets)
+
+    monkeypatch.setattr(waiting.Waiter, "_look", die_once)
+    with pytest.raises(MemoryError):
+        asyncio.run(get_workflow(workflow_id).aresult(timeout=PATIENCE))
+    complete(workflow_id)
+    assert asyncio.run(get_workflow(workflow_id).aresult(timeout=PATIENCE)) == "done"
