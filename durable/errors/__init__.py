@@ -33,7 +33,7 @@
     ├── NoRetry                        raised by an activity that must not be tried again
     ├── RetryAfter                     raised by an activity: when to try it again
     ├── SignalUnreadable               raised in workflow code: a signal is not of the type asked for
-    ├── WorkflowBlocked                the code cannot go on behind this history
+    ├── WorkflowBlocked                the code does not fit this history, or cannot go on
     │   ├── NonDeterminism
     │   ├── NewerEngine                a newer version of durable wrote what this one does not know
     │   ├── CodeRaised                 the code has a bug: it raised one of its `blocks_on`

@@ -167,9 +167,9 @@ def test_what_an_old_worker_blocks_in_a_rolling_deploy_is_tried_again_once_it_is
     driver.run()
     assert stored(blocked).blocked_version == old
     monkeypatch.setattr(registry, "version", lambda: "repaired")
-    assert unblock.behind_old_workers("repaired").count == 0
+    assert unblock.after_old_workers("repaired").count == 0
     beat.gone("old")
-    assert unblock.behind_old_workers("repaired").count == 1
+    assert unblock.after_old_workers("repaired").count == 1
     prices["cup"] = 3
     driver.run()
     assert stored(blocked).status == "completed"
@@ -178,10 +178,10 @@ def test_what_an_old_worker_blocks_in_a_rolling_deploy_is_tried_again_once_it_is
 def test_a_worker_that_was_killed_is_gone_when_its_heartbeat_is_old(blocked: uuid.UUID, frozen_clock: Any) -> None:
     beat.beat(name="old", queues=[], version=stored(blocked).blocked_version, up_for=timedelta())
     frozen_clock.move(2 * conf.settings.lease_for - timedelta(seconds=1))
-    assert unblock.behind_old_workers("new").count == 0
+    assert unblock.after_old_workers("new").count == 0
     frozen_clock.move(timedelta(seconds=2))
-    assert unblock.behind_old_workers("new").count == 1
-    assert unblock.behind_old_workers("new").count == 0
+    assert unblock.after_old_workers("new").count == 1
+    assert unblock.after_old_workers("new").count == 0
 
 
 def test_a_round_of_housekeeping_offers_them(blocked: uuid.UUID, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ def after_deploy(version: str, *, left: frozenset[uuid.UUID] | None = None) -> O
     return _offer_all(version, partial(blocked.by_other_code, version=version, limit=_BATCH))
 
 
-def behind_old_workers(version: str) -> Offered:
+def after_old_workers(version: str) -> Offered:
     """As `after_deploy`, for what workers of other versions have blocked since, once the last of them is gone: in a
     rolling deploy they may be given what was offered to this version. Call it now and then; one statement if there is
     none.

@@ -115,7 +115,7 @@ def _decide(plan: Plan, due: Inbox, batch: Batch, announce: Announcements, until
     finally:
         announce.runs(None)
     if plan.workflow.blocked_reason and plan.execution is not None and plan.closing is None:
-        plan.append(EventType.WORKFLOW_UNBLOCKED, {"reason": "This version of the code can go on behind the history."})
+        plan.append(EventType.WORKFLOW_UNBLOCKED, {"reason": "This version of the code fits the history."})
     return plan
 
 

@@ -113,7 +113,7 @@ class Housekeeping:
         offered; from then on those that workers of other code have blocked, once these workers are gone.
         """
         if self._to_offer is not None and not self._to_offer:
-            offered = unblock.behind_old_workers(registry.version())
+            offered = unblock.after_old_workers(registry.version())
         else:
             offered = unblock.after_deploy(registry.version(), left=self._to_offer)
         self._to_offer = offered.left
