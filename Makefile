@@ -1,5 +1,5 @@
 # The commands of a working day; CONTRIBUTING.md says when to use which. `.ci/run` is what has to pass in the end.
-.PHONY: help fmt check fast test full docs
+.PHONY: help fmt check fast test texts full docs
 .DEFAULT_GOAL := help
 
 PYTHON := .venv/bin/python
@@ -30,6 +30,9 @@ fast: .venv/installed  ## the tests that start no process: DATABASE=sqlite|postg
 
 test: .venv/installed  ## the whole suite on both databases: ARGS="-k claim"
 	$(PYTHON) -m tests $(ARGS)
+
+texts: .venv/installed  ## the catalogues: new texts in, old ones out, compiled; says what is not translated
+	$(PYTHON) -m tests.languages
 
 full:  ## the slow tests at their full size, for hours; build/full.txt tells of each
 	.ci/full

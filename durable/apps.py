@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.apps import AppConfig, apps
 from django.core.checks import register
 from django.utils.module_loading import autodiscover_modules
+from django.utils.translation import gettext_lazy
 
 from durable.errors.hiding import hide
 from durable.kernel.authoring.naming import label_of_module
@@ -15,7 +16,7 @@ class DurableConfig(AppConfig):
     """The `durable` app: when Django is ready, finds the `workflows` and `activities` modules of installed apps."""
 
     name = "durable"
-    verbose_name = "Durable execution"
+    verbose_name = gettext_lazy("Durable execution")
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:

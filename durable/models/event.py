@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_lazy
 
 from durable.models.fields import JsonTextField, MomentField
 
@@ -22,8 +23,8 @@ class Event(models.Model):
     recorded_at = MomentField()
 
     class Meta:
-        verbose_name = "event"
-        verbose_name_plural = "events"
+        verbose_name = gettext_lazy("event")
+        verbose_name_plural = gettext_lazy("events")
         default_permissions = ("view",)
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy
 
 from durable.kernel.history.events import MessageKind
 from durable.models.fields import MarkField, MomentField
@@ -30,8 +31,8 @@ class Message(models.Model):
     dedup = models.CharField(max_length=200, null=True, blank=True)
 
     class Meta:
-        verbose_name = "message"
-        verbose_name_plural = "messages"
+        verbose_name = gettext_lazy("message")
+        verbose_name_plural = gettext_lazy("messages")
         default_permissions = ("view",)
         constraints = [
             models.UniqueConstraint(

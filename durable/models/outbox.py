@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import F, Q
+from django.utils.translation import gettext_lazy
 
 from durable.models.fields import JsonTextField, MarkField, MomentField
 from durable.outcomes import Cause, DeadLetterFilter, OutboxStatus
@@ -114,8 +115,8 @@ class OutboxRow(models.Model):
     objects = OutboxQuerySet.as_manager()
 
     class Meta:
-        verbose_name = "outbox row"
-        verbose_name_plural = "outbox rows"
+        verbose_name = gettext_lazy("outbox row")
+        verbose_name_plural = gettext_lazy("outbox rows")
         default_permissions = ("view",)
         constraints = [
             models.UniqueConstraint(fields=["workflow", "run", "ordinal"], name="durable_one_row_per_run_and_ordinal"),
@@ -215,8 +216,8 @@ class DeadLetter(OutboxRow):
 
     class Meta:
         proxy = True
-        verbose_name = "dead letter"
-        verbose_name_plural = "dead letters"
+        verbose_name = gettext_lazy("dead letter")
+        verbose_name_plural = gettext_lazy("dead letters")
         default_permissions = ("view",)
         permissions = [
             ("redrive_deadletter", "Can redrive a dead letter"),
@@ -242,8 +243,8 @@ class FailedAttempt(models.Model):
     error_group = models.CharField(max_length=16, default="", db_default="", blank=True)
 
     class Meta:
-        verbose_name = "failed attempt"
-        verbose_name_plural = "failed attempts"
+        verbose_name = gettext_lazy("failed attempt")
+        verbose_name_plural = gettext_lazy("failed attempts")
         default_permissions = ("view",)
         indexes = [models.Index(fields=["outbox_row", "number"], name="durable_failed_attempt_of_row")]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.db import models
+from django.utils.translation import gettext_lazy
 
 from durable.models.fields import JsonTextField, MomentField
 
@@ -45,8 +46,8 @@ class StaffAction(models.Model):
     at = MomentField()
 
     class Meta:
-        verbose_name = "staff action"
-        verbose_name_plural = "staff actions"
+        verbose_name = gettext_lazy("staff action")
+        verbose_name_plural = gettext_lazy("staff actions")
         default_permissions = ("view",)
         indexes = [
             models.Index(fields=["outbox_row", "-at"], name="durable_staffaction_row"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_lazy
 
 from durable.errors.showing import visible
 from durable.models.fields import MomentField
@@ -34,8 +35,8 @@ class WorkItem(models.Model):
     single = models.BooleanField()
 
     class Meta:
-        verbose_name = "work item"
-        verbose_name_plural = "work items"
+        verbose_name = gettext_lazy("work item")
+        verbose_name_plural = gettext_lazy("work items")
         default_permissions = ("view",)
         indexes = [models.Index(fields=["locked_until"], name="durable_work_item_expiry")]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from django.utils.translation import gettext_lazy
 
 from durable.errors.showing import visible
 from durable.models.fields import JsonTextField, MomentField
@@ -19,8 +20,8 @@ class Worker(models.Model):
     wakes_by = models.CharField(max_length=40, default="", blank=True)
 
     class Meta:
-        verbose_name = "worker"
-        verbose_name_plural = "workers"
+        verbose_name = gettext_lazy("worker")
+        verbose_name_plural = gettext_lazy("workers")
         default_permissions = ("view",)
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import Q
+from django.utils.translation import gettext_lazy
 
 from durable.errors.showing import visible
 from durable.models.fields import JsonTextField, MomentField
@@ -101,8 +102,8 @@ class Workflow(models.Model):
     objects = WorkflowQuerySet.as_manager()
 
     class Meta:
-        verbose_name = "workflow"
-        verbose_name_plural = "workflows"
+        verbose_name = gettext_lazy("workflow")
+        verbose_name_plural = gettext_lazy("workflows")
         default_permissions = ("view",)
         permissions = [
             ("view_payload", "Can see inputs, results and signal payloads"),

@@ -17,8 +17,8 @@ MAY_SAY_LEASE = {
     ".": "CHANGELOG.md README.md",
     ".ci": "big_queues.py big_tables.py",
     "docs": (
-        "activities.md architecture.md checks.md dead-letters.md glossary.md guarantees.md lifecycle.md "
-        "logs-and-signals.md operations.md settings.md testing.md threat-model.md"
+        "activities.md architecture.md checks.md dead-letters.md glossary.md guarantees.md languages.md "
+        "lifecycle.md logs-and-signals.md operations.md settings.md testing.md threat-model.md"
     ),
     "docs/adr": (
         "002-a-batch-has-one-token.md 011-the-demo-runs-real-processes.md "
@@ -37,6 +37,8 @@ MAY_SAY_LEASE = {
     "durable/flow/turns": "staged_claims.py",
     "durable/flow/upkeep": "beat.py reconcile.py",
     "durable/kernel/authoring": "activity_context.py",
+    "durable/locale/de/LC_MESSAGES": "django.po",
+    "durable/locale/fr/LC_MESSAGES": "django.po",
     "durable/migrations": "0001_initial.py 0003_heartbeat_timeout.py",
     "durable/outcomes": "states.py",
     "durable/store/deliveries": "claims.py staging.py work_items.py",

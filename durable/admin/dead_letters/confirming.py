@@ -24,7 +24,7 @@ from durable.admin.dead_letters.carrying_out import AT_MOST_HERE, NotConfirmed, 
 from durable.admin.dead_letters.filters import filter_of, in_words
 from durable.admin.dead_letters.telling import NAMED
 from durable.admin.lists.scoping import scope_of
-from durable.admin.words import failures, refusals, sight, wording
+from durable.admin.words import failures, problems, sight, wording
 from durable.admin.words.sight import FailureSight
 from durable.errors import OptionInvalid, PayloadError, StoreUnavailable, TransactionOpen
 from durable.flow.audit import reasons
@@ -63,8 +63,7 @@ def ask(
     try:
         handed = carry_out(request, room, asked)
     except (OptionInvalid, PayloadError, StoreUnavailable, TransactionOpen) as error:
-        problem_text = refusals.sentences(error) if isinstance(error, TransactionOpen) else str(error)
-        return _page(request, room, asked, back, problem=problem_text)
+        return _page(request, room, asked, back, problem=problems.of_form(error))
     except NotConfirmed:
         text = _(
             "The database did not answer, so the job may or may not have started. Submit the form again: the job "
@@ -164,6 +163,7 @@ def _page(request: HttpRequest, room: DeadLetterAdmin, asked: Asked, back: str, 
         "back": back,
         "many": many,
         "most_here": wording.number(AT_MOST_HERE),
+        "checked": wording.number(preview.looked_at),
         "unserved": many and not _served(),
         "queue": QUEUE,
         "filter_words": _filter_words(asked),

@@ -14,7 +14,7 @@ from django.contrib.admin.views.main import ERROR_FLAG, IGNORED_PARAMS, PAGE_VAR
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from durable import clock
 from durable.admin.lists.keys import spellings
@@ -41,7 +41,7 @@ _AGES: dict[str, tuple[Any, Callable[[datetime], tuple[datetime | None, datetime
     "older": (gettext_lazy("More than a week ago"), lambda at: (None, at - timedelta(days=7))),
 }
 _ATTEMPTS: dict[str, tuple[Any, int, int | None]] = {
-    "none": (gettext_lazy("None"), 0, 0),
+    "none": (pgettext_lazy("no attempts", "None"), 0, 0),
     "one": (gettext_lazy("1"), 1, 1),
     "few": (gettext_lazy("2 to 5"), 2, 5),
     "many": (gettext_lazy("6 or more"), 6, None),
@@ -267,7 +267,7 @@ FILTERS = [
         lambda request: [(cause.value, wording.cause(cause)) for cause in OF_DEAD_LETTERS],
     ),
     _choices(
-        gettext_lazy("waiting or moved on"),
+        pgettext_lazy("title of a filter, after “By”", "waiting or moved on"),
         "judged",
         lambda request: [("held", _("Waiting")), ("judged", _("Moved on"))],
     ),
@@ -275,10 +275,14 @@ FILTERS = [
     _choices(gettext_lazy("workflow type"), "type", lambda request: _names(known_types(scope_of(request))[:_OFFERED])),
     _choices(gettext_lazy("queue"), "queue", lambda request: _names(_sampled(request)[1])),
     _choices(
-        gettext_lazy("last failure"), "failed", lambda request: [(key, label) for key, (label, _b) in _AGES.items()]
+        pgettext_lazy("title of a filter, after “By”", "last failure"),
+        "failed",
+        lambda request: [(key, label) for key, (label, _b) in _AGES.items()],
     ),
     _choices(
-        gettext_lazy("first failure"), "first", lambda request: [(key, label) for key, (label, _b) in _AGES.items()]
+        pgettext_lazy("title of a filter, after “By”", "first failure"),
+        "first",
+        lambda request: [(key, label) for key, (label, _b) in _AGES.items()],
     ),
     _choices(gettext_lazy("attempts"), "attempts", lambda request: [(key, made[0]) for key, made in _ATTEMPTS.items()]),
     _choices(
@@ -287,7 +291,7 @@ FILTERS = [
         lambda request: [(key, made[0]) for key, made in _DELIVERIES.items()],
     ),
     _choices(
-        gettext_lazy("redriven"),
+        pgettext_lazy("title of a filter, after “By”", "redriven"),
         "redriven",
         lambda request: [("never", _("Never")), ("again", _("Once or more"))],
     ),

@@ -43,6 +43,7 @@ class Preview:
     """
 
     total: str = ""
+    looked_at: int = 0
     go: int = 0
     go_text: str = ""
     refused: Sequence[Line] = ()
@@ -57,9 +58,7 @@ class Preview:
         """How many are selected, in words."""
         if not self.total:
             return _("All dead letters that match")
-        return ngettext("%(count)s dead letter", "%(count)s dead letters", 1 if self.total == "1" else 2) % {
-            "count": self.total
-        }
+        return ngettext("%(count)s dead letter", "%(count)s dead letters", self.looked_at) % {"count": self.total}
 
     @property
     def pointless(self) -> bool:
@@ -120,6 +119,7 @@ def _preview(asked: Asked) -> Preview:
     waiting = 0 if asked.action.mode is RedriveMode.ELIGIBLE or not go else _waiting(meant)
     return Preview(
         total=f"{wording.number(looked_at)}{more}",
+        looked_at=looked_at,
         go=go,
         go_text=f"{wording.number(go)}{more}",
         refused=[

@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext
 
 from durable import clock
 from durable.admin.lists import downloads
@@ -164,7 +164,7 @@ class MessageAdmin(Room):
                         Fact(_("Workflow"), self.workflow_link(row.workflow_id)),
                         Fact(_("Kind"), wording.message_kind(row.kind)),
                         Fact(_("Activity"), wording.place(row.ordinal)),
-                        Fact(_("Run"), wording.number(row.run)),
+                        Fact(pgettext("part of a history", "Run"), wording.number(row.run)),
                         Fact(_("Due"), wording.moment_and_distance(row.visible_at, now)),
                         Fact(_("Arrived"), wording.moment_and_distance(row.created_at, now)),
                         Fact(_("Deduplication key"), wording.plain(row.dedup)),

@@ -20,6 +20,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
 from django.utils.translation import gettext_lazy
 
 from durable.admin.lists import downloads
@@ -115,7 +116,7 @@ class Room(_Base):
         if request.method == "POST":
             return self.act(request)
         _only_reading(request)
-        title = str(self.opts.verbose_name_plural).capitalize()
+        title = capfirst(self.opts.verbose_name_plural)
         empty = NOTHING_SHOWN if scope_of(request).has_failed() else self.empty_text
         return super().changelist_view(request, {"empty_text": empty, "title": title, **(extra_context or {})})
 
@@ -277,7 +278,7 @@ class ChoiceFilter(admin.SimpleListFilter):
 class WorkflowFilter(admin.SimpleListFilter):
     """Rows of one workflow. Only links set it, so it is shown only when it is set."""
 
-    title = "workflow"
+    title = gettext_lazy("workflow")
     parameter_name = "workflow"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from durable import clock
 from durable.admin.lists.parts import Fact, Facts, Part, Table, Text
@@ -38,6 +38,12 @@ _MODES: dict[tuple[str, str], Any] = {
     (StaffVerb.REDRIVE, "forced"): gettext_lazy("Redriven by force"),
     (StaffVerb.DISCARD, "fail"): gettext_lazy("Discarded; the activity fails"),
     (StaffVerb.DISCARD, "cancel"): gettext_lazy("Discarded; the workflow is cancelled"),
+}
+_DATA: dict[str, Any] = {
+    "page": gettext_lazy("page"),
+    "address": gettext_lazy("address"),
+    "signal": gettext_lazy("signal"),
+    "login": gettext_lazy("login"),
 }
 _THROUGH: dict[str, Any] = {
     Through.ADMIN: gettext_lazy("the admin"),
@@ -121,7 +127,7 @@ class StaffActionAdmin(Room):
     def what(self, audit: Any) -> object:
         return what_words(audit)
 
-    @admin.display(description=gettext_lazy("of"))
+    @admin.display(description=pgettext_lazy("heading of a column: what it was done to", "of"))
     def about(self, audit: Any) -> object:
         if audit.outbox_row_id is None:
             return wording.NOTHING if audit.workflow_id is None else self.short_workflow_link(audit.workflow_id)
@@ -163,7 +169,8 @@ class StaffActionAdmin(Room):
         if row.job is not None:
             facts.append(Fact(_("Done by"), self.workflow_link(row.job)))
         data = self._data(row)
-        facts += [Fact(str(name), wording.shortened(str(value), 1_000)) for name, value in data.items()]
+        for key, value in data.items():
+            facts.append(Fact(str(_DATA.get(key, key)), wording.shortened(str(value), 1_000)))
         facts.append(Fact(_("Id"), format_html('<span class="durable-id">{}</span>', row.pk)))
         parts: list[Part] = [Facts(_("What was done"), facts)]
         if row.verb != StaffVerb.VIEW:

@@ -132,7 +132,7 @@ def _queues(health: look.Health, site_name: str, may: dict[str, bool], without: 
     if oldest is not None and health.at - oldest.oldest_due > look.LATE_AFTER:
         cards.append(
             Card(
-                wording.span(health.at - oldest.oldest_due, units=1),
+                wording.span_alone(health.at - oldest.oldest_due),
                 _("wait of the oldest due row"),
                 _("Queue “%(queue)s” has workers, but they do not keep up: %(count)s are due.")
                 % {"queue": wording.name(oldest.queue, 40), "count": _count(oldest.due)},
@@ -155,7 +155,7 @@ def _turns(health: look.Health, site_name: str, without: set[str]) -> list[Card]
         return []
     return [
         Card(
-            wording.span(health.at - oldest.oldest_due, units=1),
+            wording.span_alone(health.at - oldest.oldest_due),
             _("wait of the oldest workflow that can run"),
             _("Queue “%(queue)s” has workers, and %(count)s of its workflows can run, but no worker is running them.")
             % {"queue": wording.name(oldest.queue, 40), "count": _count(oldest.due)},
@@ -191,7 +191,9 @@ def _calm(health: look.Health, may: dict[str, bool]) -> list[str]:
         )
     if may["outboxrow"]:
         due = sum(state.due for state in health.queues)
-        due_words = _("%(count)s activities are due right now.") % {"count": _count(due)}
+        due_words = ngettext("%(count)s activity is due right now.", "%(count)s activities are due right now.", due) % {
+            "count": _count(due)
+        }
         facts.append(due_words if due else _("No work is waiting."))
     return facts
 

@@ -10,7 +10,7 @@ from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from durable import clock
 from durable.admin.lists.parts import Fact, Facts, Table
@@ -30,13 +30,13 @@ class WorkerAdmin(Room):
 
     heavy = ("queues",)
     ordering = ("pk",)
-    list_display = ("name_shown", "state", "beat", "since", "queues_shown", "woken_by", "version")
+    list_display = ("name_shown", "state", "beat", "since", "queues_shown", "woken_by", "version_shown")
     empty_text = gettext_lazy("No workers yet. Start one with “manage.py runworker”.")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).annotate(queues_text=Cast("queues", TextField()))
 
-    @admin.display(description=gettext_lazy("name"))
+    @admin.display(description=pgettext_lazy("of a worker", "name"))
     def name_shown(self, row: Any) -> str:
         return wording.name(row.name, 60)
 
@@ -57,8 +57,12 @@ class WorkerAdmin(Room):
     @admin.display(description=gettext_lazy("woken by"))
     def woken_by(self, row: Any) -> object:
         if row.wakes_by == WakesBy.LOST.value:
-            return wording.badge(row.wakes_by, "bad")
-        return row.wakes_by
+            return wording.badge(wording.wakes_by(row.wakes_by), "bad")
+        return wording.wakes_by(row.wakes_by)
+
+    @admin.display(description=pgettext_lazy("of the code", "version"))
+    def version_shown(self, row: Any) -> str:
+        return wording.name(row.version, 60)
 
     @admin.display(description=gettext_lazy("queues"))
     def queues_shown(self, row: Any) -> str:

@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from durable.admin.words.sight import FailureSight
 from durable.kernel.history.events import EventType
 from durable.outcomes import Naming
@@ -58,4 +60,6 @@ def named(naming: Naming | None, seen: FailureSight) -> str:
     """How a dead letter is recognised: its business key, and its error as far as it may be seen."""
     if naming is None:
         return ""
-    return str(naming if seen.is_shown else naming.without_text())
+    shown = naming if seen.is_shown else naming.without_text()
+    key = _("key %(key)s") % {"key": shown.key} if shown.key else ""
+    return ", ".join(filter(None, [key, shown.error]))

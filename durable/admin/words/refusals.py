@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext
 
 from durable.admin.words import wording
 from durable.errors import NotDeadLettered, RedriveRefused, StoreUnavailable, WorkflowTerminal
@@ -162,7 +162,7 @@ def judged(row: Any) -> str:
         return _("No: it got the failure and moved on")
     if row.status in _OVER:
         return _("No: it stopped waiting")
-    return _("Yes")
+    return pgettext("the workflow is waiting", "Yes")
 
 
 def judged_badge(row: Any) -> object:

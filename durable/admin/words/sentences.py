@@ -83,7 +83,7 @@ def _by_and_why(facts: Mapping[str, Any], did: str) -> SafeString:
     done = format_html("{}", did)
     if actor:
         done = _filled(_("%(did)s by %(actor)s"), did=done, actor=actor)
-    return _filled("%(did)s: %(reason)s", did=done, reason=reason) if reason else done
+    return _filled(_("%(did)s: %(reason)s"), did=done, reason=reason) if reason else done
 
 
 def _started(facts: Mapping[str, Any], named: SafeString) -> str:
@@ -98,8 +98,10 @@ def _failed(facts: Mapping[str, Any], named: SafeString) -> str:
         return failed
     more = len(cause) - _CAUSES_NAMED
     listed = ", ".join(str(ordinal) for ordinal in cause[:_CAUSES_NAMED]) + (f", +{number(more)}" if more > 0 else "")
-    text = ngettext("(caused by activity %(ordinals)s)", "(caused by activities %(ordinals)s)", len(cause))
-    return format_html("{} {}", failed, _filled(text, ordinals=listed))
+    text = ngettext(
+        "%(failed)s (caused by activity %(ordinals)s)", "%(failed)s (caused by activities %(ordinals)s)", len(cause)
+    )
+    return _filled(text, failed=failed, ordinals=listed)
 
 
 def _cancelled(facts: Mapping[str, Any], named: SafeString) -> str:
@@ -126,8 +128,8 @@ def _activity_failed(facts: Mapping[str, Any], named: SafeString) -> str:
         text = _filled(_("%(named)s failed with %(error)s"), named=named, error=words)
     attempts = facts.get("attempts")
     if isinstance(attempts, int) and attempts > 0:
-        made = ngettext("(after %(count)s attempt)", "(after %(count)s attempts)", attempts)
-        text = format_html("{} {}", text, _filled(made, count=_number(attempts)))
+        made = ngettext("%(failed)s (after %(count)s attempt)", "%(failed)s (after %(count)s attempts)", attempts)
+        text = _filled(made, failed=text, count=_number(attempts))
     return text
 
 
@@ -161,9 +163,10 @@ def _signal(facts: Mapping[str, Any], named: SafeString) -> str:
 def _marker(facts: Mapping[str, Any], named: str) -> str:
     if facts.get("kind") != UNREADABLE:
         return _("Marker recorded")
-    text = _("The code could not read the signal of event %(seq)s") % {"seq": facts.get("seq") or "?"}
-    problem = facts.get("problem")
-    return f"{text}: {problem}" if problem else text
+    which = {"seq": facts.get("seq") or "?", "problem": facts.get("problem")}
+    if not which["problem"]:
+        return _("The code could not read the signal of event %(seq)s") % which
+    return _("The code could not read the signal of event %(seq)s: %(problem)s") % which
 
 
 _SENTENCES: Mapping[str, Any] = {

@@ -12,17 +12,18 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.timesince import timesince
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext_lazy, npgettext, npgettext_lazy, pgettext_lazy
 
 from durable import clock
 from durable.errors.showing import visible
 from durable.kernel.history.events import MessageKind
-from durable.outcomes import Cause, OutboxStatus, WorkflowStatus
+from durable.outcomes import Cause, OutboxStatus, WakesBy, WorkflowStatus
 
 NOTHING = mark_safe('<span class="durable-quiet durable-nothing">–</span>')
 
 GROUP_VAR = "error_group"
 """The URL parameter of the lists for the group of errors."""
+_ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 _GROUP = re.compile(r"[0-9a-f]{16}")
 
 _WORKFLOW_STATUS: dict[str, tuple[Any, str]] = {
@@ -32,6 +33,13 @@ _WORKFLOW_STATUS: dict[str, tuple[Any, str]] = {
     WorkflowStatus.FAILED: (gettext_lazy("Failed"), "bad"),
     WorkflowStatus.CANCELLED: (gettext_lazy("Cancelled"), "off"),
     WorkflowStatus.TIMED_OUT: (gettext_lazy("Timed out"), "bad"),
+}
+
+_ENDED_AS: dict[str, Any] = {
+    WorkflowStatus.COMPLETED: pgettext_lazy("how it ended, within a sentence", "completed"),
+    WorkflowStatus.FAILED: pgettext_lazy("how it ended, within a sentence", "failed"),
+    WorkflowStatus.CANCELLED: pgettext_lazy("how it ended, within a sentence", "cancelled"),
+    WorkflowStatus.TIMED_OUT: pgettext_lazy("how it ended, within a sentence", "timed out"),
 }
 
 _OUTBOX_STATUS: dict[str, tuple[Any, str]] = {
@@ -62,6 +70,26 @@ _MESSAGES: dict[str, Any] = {
     MessageKind.SIGNAL: gettext_lazy("Signal"),
     MessageKind.CANCEL: gettext_lazy("Cancel request"),
 }
+
+_WAKES_BY: dict[str, Any] = {
+    WakesBy.POLLING: gettext_lazy("polling"),
+    WakesBy.NOTIFICATION: gettext_lazy("notification"),
+    WakesBy.LOST: gettext_lazy("polling (channel lost)"),
+}
+
+_WITHIN: dict[str, Any] = {
+    "year": npgettext_lazy("length of time within a sentence", "%(num)d year", "%(num)d years", "num"),
+    "month": npgettext_lazy("length of time within a sentence", "%(num)d month", "%(num)d months", "num"),
+    "week": npgettext_lazy("length of time within a sentence", "%(num)d week", "%(num)d weeks", "num"),
+    "day": npgettext_lazy("length of time within a sentence", "%(num)d day", "%(num)d days", "num"),
+    "hour": npgettext_lazy("length of time within a sentence", "%(num)d hour", "%(num)d hours", "num"),
+    "minute": npgettext_lazy("length of time within a sentence", "%(num)d minute", "%(num)d minutes", "num"),
+}
+"""As Django's own, which are for a length that stands alone: in German *seit 3 Tagen*, but *3 Tage*."""
+
+_MOMENT: Any = pgettext_lazy("format of Django's date filter", "j M Y, H:i:s")
+_THIS_YEAR: Any = pgettext_lazy("format of Django's date filter", "j M, H:i:s")
+_OTHER_YEARS: Any = pgettext_lazy("format of Django's date filter", "j M Y, H:i")
 
 
 def number(value: int) -> str:
@@ -101,6 +129,11 @@ def workflow_status_word(status: str) -> str:
     return str(_WORKFLOW_STATUS.get(status, (status, ""))[0])
 
 
+def ended_as(status: str) -> str:
+    """How a workflow ended, as a word within a sentence."""
+    return str(_ENDED_AS.get(status, status.replace("_", " ")))
+
+
 def workflow_status(status: str, *, blocked_reason: str = "") -> SafeString:
     """The status, with the *blocked* mark beside it where there is one."""
     word, tone = _WORKFLOW_STATUS.get(status, (status, "off"))
@@ -127,13 +160,27 @@ def message_kind(value: str) -> str:
     return str(_MESSAGES.get(value, value))
 
 
+def wakes_by(value: str) -> str:
+    """How a worker learns of new work."""
+    return str(_WAKES_BY.get(value, value))
+
+
 def span(length: timedelta, *, units: int = 2) -> str:
-    """A length of time, rounded for reading: seconds below a minute, else at most so many of the largest units."""
+    """A length of time for a sentence, rounded: seconds below a minute, else at most so many of the largest units."""
     seconds = int(abs(length).total_seconds())
     if seconds < 60:
-        return ngettext("%(count)s second", "%(count)s seconds", seconds) % {"count": number(seconds)}
-    origin = datetime(2000, 1, 1, tzinfo=UTC)
-    return timesince(origin, origin + timedelta(seconds=seconds), depth=units)
+        text = npgettext("length of time within a sentence", "%(count)s second", "%(count)s seconds", seconds)
+        return text % {"count": number(seconds)}
+    return timesince(_ORIGIN, _ORIGIN + timedelta(seconds=seconds), depth=units, time_strings=_WITHIN)
+
+
+def span_alone(length: timedelta) -> str:
+    """The same where nothing stands beside it, in the largest unit."""
+    seconds = int(abs(length).total_seconds())
+    if seconds < 60:
+        text = npgettext("length of time by itself", "%(count)s second", "%(count)s seconds", seconds)
+        return text % {"count": number(seconds)}
+    return timesince(_ORIGIN, _ORIGIN + timedelta(seconds=seconds), depth=1)
 
 
 def moment(value: datetime | None) -> SafeString:
@@ -148,7 +195,7 @@ def moment(value: datetime | None) -> SafeString:
         '<time datetime="{}" title="{}">{}</time>',
         value.isoformat(),
         dateformat.format(local, "Y-m-d H:i:s.u T"),
-        dateformat.format(local, "j M Y, H:i:s"),
+        dateformat.format(local, str(_MOMENT)),
     )
 
 
@@ -158,7 +205,7 @@ def moment_text(value: datetime) -> str:
         local = value.astimezone(timezone.get_current_timezone())
     except OverflowError:  # as above
         local = value
-    return dateformat.format(local, "j M Y, H:i:s")
+    return dateformat.format(local, str(_MOMENT))
 
 
 def short_moment(value: datetime) -> str:
@@ -167,7 +214,12 @@ def short_moment(value: datetime) -> str:
         local = value.astimezone(timezone.get_current_timezone())
     except OverflowError:  # as above
         local = value
-    return dateformat.format(local, "j M, H:i:s" if local.year == clock.host_now().year else "j M Y, H:i")
+    return dateformat.format(local, _short_format(local))
+
+
+def _short_format(local: datetime) -> str:
+    """With the time to the second, or for moments of other years with the year."""
+    return str(_THIS_YEAR if local.year == clock.host_now().year else _OTHER_YEARS)
 
 
 def moment_in_list(value: datetime, below: str = "") -> SafeString:
@@ -177,13 +229,12 @@ def moment_in_list(value: datetime, below: str = "") -> SafeString:
         local = value.astimezone(timezone.get_current_timezone())
     except OverflowError:  # as above
         local = value
-    this_year = local.year == clock.host_now().year
     return format_html(
         '<time class="durable-moment" datetime="{}" title="{}">{}</time>'
         '<span class="durable-quiet durable-below">{}</span>',
         value.isoformat(),
         dateformat.format(local, "Y-m-d H:i:s.u T"),
-        dateformat.format(local, "j M, H:i:s" if this_year else "j M Y, H:i"),
+        dateformat.format(local, _short_format(local)),
         below,
     )
 

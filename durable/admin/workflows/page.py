@@ -15,6 +15,7 @@ from django.urls import reverse
 from django.utils.html import escape, format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from durable import clock
 from durable.admin.lists.messages import NAME_WITHIN, message_state, message_words
@@ -153,7 +154,7 @@ class WorkflowPage:
         if row.poison_turns:
             facts.append(Fact(_("Failed turns"), wording.number(row.poison_turns)))
         if row.run > 1:
-            facts.append(Fact(_("Run"), wording.number(row.run)))
+            facts.append(Fact(pgettext("part of a history", "Run"), wording.number(row.run)))
         if not row.single and not _is_installed(row.type):
             facts.append(Fact(_("Code"), _("No workflow of this name is installed on this site.")))
         return facts

@@ -14,11 +14,11 @@ from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from durable import logbook
 from durable.admin.lists.parts import Button
-from durable.admin.words import refusals, wording
+from durable.admin.words import problems, refusals, wording
 from durable.client.handle import send_for_staff
 from durable.errors import (
     KeyInvalid,
@@ -100,8 +100,7 @@ class WorkflowVerb:
 def _ended(workflow: Any) -> str:
     if workflow.closed_at is None:
         return ""
-    word = wording.workflow_status_word(workflow.status).lower()
-    return _("This workflow has ended (%(status)s).") % {"status": word}
+    return _("This workflow has ended (%(status)s).") % {"status": wording.ended_as(workflow.status)}
 
 
 def _without_code(workflow: Any) -> str:
@@ -147,7 +146,7 @@ def _cancel(sent: Sent) -> Said:
             )
             return Said(messages.SUCCESS, text, "Cancellation requested")
         case CancelAnswer.ALREADY_OVER:
-            status = "" if outcome.status is None else wording.workflow_status_word(outcome.status).lower()
+            status = "" if outcome.status is None else wording.ended_as(outcome.status)
             return Said(
                 messages.WARNING,
                 _("It had already ended (%(status)s), so there was nothing to cancel.") % {"status": status},
@@ -240,7 +239,7 @@ VERBS: Mapping[str, WorkflowVerb] = {
         WorkflowVerb(
             name="cancel",
             permission="cancel_workflow",
-            label=gettext_lazy("Cancel"),
+            label=pgettext_lazy("button that asks a workflow to cancel", "Cancel"),
             title=gettext_lazy("Ask the workflow to cancel"),
             explained=gettext_lazy("Its code is asked to stop, and may clean up first (refund a payment, say)."),
             reason="optional",
@@ -310,7 +309,7 @@ def ask(request: HttpRequest, room: Room, name: str, workflow: Any) -> HttpRespo
     except MailboxFull as full:
         problem, said = _mailbox_full(full), None
     except (_Misfit, NobodyListens, OptionInvalid, PayloadError, KeyInvalid) as misfit:
-        problem, said = str(misfit), None
+        problem, said = problems.of_form(misfit), None
     if said is None:
         return _page(request, room, verb, workflow, sent.request_id, problem=problem)
     if said.did:
@@ -341,7 +340,7 @@ def _carry_out(verb: WorkflowVerb, sent: Sent, workflow: Any) -> Said:
             else said
         )
     except WorkflowClosed as closed:
-        status = wording.workflow_status_word(closed.status).lower()
+        status = wording.ended_as(closed.status)
         text = _("Nothing was changed: this workflow has already ended (%(status)s).") % {"status": status}
         return Said(messages.WARNING, text)
     except WorkflowNotBlocked:
