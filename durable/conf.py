@@ -285,7 +285,7 @@ class Settings:
         """Whether texts of failures go through the codec: if there is one, and `PLAIN_FAILURES` is off."""
         return self.chosen_codec != JSON_CODEC and not self.plain_failures
 
-    @property
+    @cached_property
     def room(self) -> Room:
         """How far a history may grow."""
         return Room(self.max_history_events, self.max_history_bytes)

@@ -213,4 +213,4 @@ def test_taking_is_a_constant_number_of_statements(driver: Driver, number: int) 
     with CaptureQueriesContext(connection) as captured:
         assert len(turned(driver, claiming(1000)).claimed) == 3 * number
     counted = [q["sql"] for q in captured if not q["sql"].startswith(("SAVEPOINT", "RELEASE"))]
-    assert len(counted) == {"postgresql": 8, "sqlite": 12}[connection.vendor], "\n".join(counted)
+    assert len(counted) == {"postgresql": 8, "sqlite": 11}[connection.vendor], "\n".join(counted)

@@ -191,7 +191,7 @@ def test_a_turn_is_a_constant_number_of_statements(number: int, django_assert_nu
     with CaptureQueriesContext(connection) as captured:
         assert driver.turn().workflows == number
     counted = [q["sql"] for q in captured if not q["sql"].startswith(("SAVEPOINT", "RELEASE"))]
-    assert len(counted) == {"postgresql": 10, "sqlite": 13}[connection.vendor], "\n".join(counted)
+    assert len(counted) == {"postgresql": 10, "sqlite": 12}[connection.vendor], "\n".join(counted)
     assert OutboxRow.objects.count() == 3 * number
 
 

@@ -41,11 +41,11 @@ def decide(
     """
     plans: dict[uuid.UUID, Plan] = {}
     not_for_us: list[LockedWorkflow] = []
-    for owner in (candidate for candidate in candidates if candidate in read.workflows):
-        workflow = read.workflows[owner]
-        due = read.inboxes.get(owner, _NOTHING)
-        if not is_turnable(workflow):
+    for owner in candidates:
+        workflow = read.workflows.get(owner)
+        if workflow is None or not is_turnable(workflow):
             continue
+        due = read.inboxes.get(owner, _NOTHING)
         if owner in batch.unknown:
             not_for_us.append(workflow)
             continue
@@ -88,8 +88,8 @@ class Ahead:
 def _decide(plan: Plan, due: Inbox, batch: Batch, announce: Announcements, until: float) -> Plan:
     """Run one workflow's code on what is due for it."""
     owner = plan.workflow.id
-    if owner in batch.blocked_by:
-        feeding.block(plan, batch.blocked_by[owner])
+    if (blocked_by := batch.blocked_by.get(owner)) is not None:
+        feeding.block(plan, blocked_by)
         return plan
     start = next((message for message in due.messages if message.kind is MessageKind.START), None)
     if start is not None and start.due > plan.at:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime
 
 from durable.errors import CodeRaised, HistoryFull, PoisonTurn, WorkflowBlocked
@@ -54,10 +53,11 @@ def feed(
     waiting = deque(sorted(due.messages, key=_cancel_first if is_full(plan.workflow) else _start_first))
     try:
         while plan.closing is None:
-            if not plan.full and not room.accepts_signals(plan.history_events, plan.history_bytes):
+            events, size = plan.history_events, plan.history_bytes
+            if not plan.full and not room.accepts_signals(events, size):
                 plan.full = True
                 waiting = deque([message for message in waiting if message.kind is not MessageKind.SIGNAL])
-            if room.goes_on(plan.history_events, plan.history_bytes, cancelling=execution.cancel_requested):
+            if room.goes_on(events, size, cancelling=execution.cancel_requested):
                 if not waiting and due.more:
                     plan.again = plan.full
                     break
@@ -65,7 +65,7 @@ def feed(
             else:
                 event, message = _last(plan, execution, waiting, started)
                 if event is None and plan.closing is None:
-                    raise HistoryFull(room.words(plan.history_events, plan.history_bytes))
+                    raise HistoryFull(room.words(events, size))
             if event is not None:
                 plan.add(event, execution.activate(event).commands)
                 execution.last_seq = plan.last_seq
@@ -177,7 +177,7 @@ def _next(
 def _event(plan: Plan, execution: Execution, message: DueMessage, started: Event | None) -> Event | None:
     if message.kind is MessageKind.START:
         assert started is not None
-        return replace(started, recorded_at=_moment(plan, execution, plan.at))
+        return Event(started.seq, started.type, started.data, _moment(plan, execution, plan.at))
     if message.kind in (MessageKind.COMPLETED, MessageKind.FAILED):
         # A result belongs to the run that asked for it; a signal or a request to cancel to the workflow, whatever run
         # its sender saw.

@@ -87,7 +87,8 @@ class Plan:
     @property
     def history_events(self) -> int:
         """How many events the current history has with those planned so far."""
-        return self.workflow.history_events + self.last_seq - self.workflow.last_seq
+        last_seq = self.events[-1].seq if self.events else self.workflow.last_seq
+        return last_seq - self.workflow.history_seq + 1
 
     @property
     def last_seq(self) -> int:
@@ -97,7 +98,7 @@ class Plan:
     @property
     def deadline_at(self) -> datetime | None:
         """When its time is up. The time for which it was blocked until now does not count."""
-        return self.workflow.deadline(self.at)
+        return None if self.workflow.deadline_at is None else self.workflow.deadline(self.at)
 
     def append(self, type: EventType, data: Mapping[str, Any]) -> None:
         """Plan an event that is neither an input of the code nor a command of it."""

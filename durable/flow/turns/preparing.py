@@ -22,7 +22,7 @@ from durable.kernel.replay.execution import Execution, Limits
 from durable.kernel.texts.failure import interrupts, sentence
 from durable.outcomes import WorkflowStatus
 from durable.store.runs import history, workflows
-from durable.store.runs.workflows import LockedWorkflow
+from durable.store.runs.workflows import LockedWorkflow, Turnable
 
 Announce = Callable[[uuid.UUID | None], None]
 
@@ -70,6 +70,8 @@ class Batch:
     terms: dict[str, Terms] = field(default_factory=dict)
     used_at: dict[uuid.UUID, datetime] = field(default_factory=dict)
     """The time of the last event of those that were replayed."""
+    replayed: bool = False
+    """Whether code has run on a history, which takes time."""
     missed: list[uuid.UUID] = field(default_factory=list)
     """Those that another session has locked."""
 
@@ -89,47 +91,52 @@ def prepare(
     limit: int,
     batch: Batch,
     announce: Announcements,
-) -> None:
-    """Fetches the executions of the candidates, from the cache or by replay. Drops from `candidates` those that are
-    left to others, all but one if that one has to be turned alone, and those beyond `limit`, or beyond what one batch
-    should replay.
+) -> Turnable:
+    """Fetches the executions of the candidates, from the cache or by replay; returns their rows.
+
+    Drops from `candidates` those that are left to others, all but one if that one has to be turned alone, and those
+    beyond `limit`, or beyond what one batch should replay.
     """
-    looked = workflows.look(connection, candidates)
-    suspected = {owner for owner, workflow in looked.items() if workflow.poison_turns}
+    looked_at = workflows.look_for_turn(connection, candidates)
+    looked = looked_at.workflows
+    suspected = {workflow.id for workflow in looked.values() if workflow.poison_turns}
     if candidates[0] in suspected:
         del candidates[1:]
-    else:
+    elif suspected:
         candidates[:] = [owner for owner in candidates if owner not in suspected]
-    turnable = [looked[owner] for owner in candidates if owner in looked and is_turnable(looked[owner])]
-    warm = {workflow.id: execution for workflow in turnable if (execution := _warm(cache, workflow)) is not None}
-    begun = [workflow.id for workflow in turnable if workflow.id not in warm and workflow.history_events > 1]
+    rows = [looked.get(owner) for owner in candidates]
+    turnable = [(row, _warm(cache, row)) for row in rows if row is not None and is_turnable(row)]
+    begun = [workflow.id for workflow, execution in turnable if execution is None and workflow.history_events > 1]
     left = choice.leave(begun, of=len(candidates))
-    candidates[:] = [owner for owner in candidates if owner not in left][:limit]
-    chosen = set(candidates)
-    sizes = _sizes(
-        connection, [candidate for candidate in turnable if candidate.id in chosen and candidate.id not in warm]
-    )
+    if left:
+        candidates[:] = [owner for owner in candidates if owner not in left]
+    if left or len(candidates) > limit:
+        del candidates[limit:]
+        chosen = set(candidates)
+        turnable = [(workflow, execution) for workflow, execution in turnable if workflow.id in chosen]
+    sizes = _sizes(connection, [workflow for workflow, execution in turnable if execution is None])
     room = settings.room
     cold: list[LockedWorkflow] = []
     events = size = 0
-    for workflow in turnable:
-        if workflow.id not in chosen:
+    for workflow, execution in turnable:
+        if execution is not None:
+            batch.executions[workflow.id] = execution
+            batch.seen[workflow.id] = workflow.last_seq
             continue
-        if workflow.id in warm:
-            batch.executions[workflow.id] = warm[workflow.id]
+        length = sizes[workflow.id]
+        if length > room.last_byte:
             batch.seen[workflow.id] = workflow.last_seq
-        elif sizes[workflow.id] > room.last_byte:
-            batch.seen[workflow.id] = workflow.last_seq
-            batch.blocked_by[workflow.id] = HistoryFull(room.words(workflow.history_events, sizes[workflow.id]))
-        elif cold and (events + workflow.history_events > _COLD_EVENTS or size + sizes[workflow.id] > _COLD_BYTES):
+            batch.blocked_by[workflow.id] = HistoryFull(room.words(workflow.history_events, length))
+        elif cold and (events + workflow.history_events > _COLD_EVENTS or size + length > _COLD_BYTES):
             candidates.remove(workflow.id)  # stays due, and comes first in a later batch
         else:
             events += workflow.history_events
-            size += sizes[workflow.id]
+            size += length
             cold.append(workflow)
     if cold:
         announce.reads(max(cold, key=lambda workflow: sizes[workflow.id]).id)
         _replay_all(connection, cold, batch, announce)
+    return looked_at
 
 
 def _sizes(connection: BaseDatabaseWrapper, cold: Sequence[LockedWorkflow]) -> dict[uuid.UUID, int]:
@@ -199,6 +206,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
     try:
         if effective.of_history(events, run=workflow.run).has_begun:
             announce.runs(workflow.id)
+            batch.replayed = True
             execution.replay(events)
     except WorkflowBlocked as error:
         batch.blocked_by[workflow.id] = error

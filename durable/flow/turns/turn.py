@@ -36,6 +36,7 @@ from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
 from durable.store.connections import sql
 from durable.store.deliveries import outbox, staging, together, work_items
 from durable.store.runs import messages, workflows
+from durable.store.runs.workflows import Turnable
 
 logger = get_logger("durable.flow")
 
@@ -186,10 +187,12 @@ def _turn_some(
     plans: list[Plan] = []
     report = TurnReport()
     try:
-        transaction.reading(lambda connection: prepare(connection, cache, candidates, choice, limit, batch, announce))
+        looked = transaction.reading(
+            lambda connection: prepare(connection, cache, candidates, choice, limit, batch, announce)
+        )
         chosen = [owner for owner in candidates if owner not in batch.overran]
         if chosen:
-            ahead = _run_ahead(chosen, batch, announce)
+            ahead = _run_ahead(chosen, batch, announce, looked)
             plans, report = transaction.own(
                 lambda connection: _turn(connection, chosen, batch, limit, announce, staged_claims, wait, ahead),
                 patience=Patience.ONCE,
@@ -208,14 +211,22 @@ def _turn_some(
     return report
 
 
-def _run_ahead(candidates: Sequence[uuid.UUID], batch: Batch, announce: Announcements) -> Ahead | None:
+def _run_ahead(
+    candidates: Sequence[uuid.UUID], batch: Batch, announce: Announcements, looked: Turnable
+) -> Ahead | None:
     """Runs the code before the transaction, if a write transaction stops all other writers. Returns None if
-    transactions lock rows: these locks keep two workers from running the same code.
+    transactions lock rows: these locks keep two workers from running the same code. Rows that were `looked` at just
+    before are read again only if histories were replayed in between, which takes time.
     """
     if not sql.has_one_writer(transaction.engine_connection()):
         return None
     read = transaction.reading(
-        lambda connection: reading.read(connection, workflows.look_for_turn(connection, candidates), batch, announce)
+        lambda connection: reading.read(
+            connection,
+            workflows.look_for_turn(connection, candidates) if batch.replayed else looked.only(candidates),
+            batch,
+            announce,
+        )
     )
     plans = deciding.decide(read, candidates, batch, announce, until=time.perf_counter() + _CODE_FOR)
     return Ahead(read, plans)
@@ -269,13 +280,16 @@ def _turn(
     ended: list[uuid.UUID] = []
     waiting: list[uuid.UUID] = []
     deferred = 0
-    for owner in (candidate for candidate in candidates if candidate in locked):
-        if not locked[owner].is_live:
+    for owner in candidates:
+        workflow = locked.get(owner)
+        if workflow is None:
+            continue
+        if not workflow.is_live:
             ended.append(owner)
-        elif not is_turnable(locked[owner]):
+        elif not is_turnable(workflow):
             waiting.append(owner)
-        elif owner in decided:
-            plans.append(decided[owner])
+        elif (plan := decided.get(owner)) is not None:
+            plans.append(plan)
         else:
             deferred += 1
     offered = keeping.offer(connection, [locked[owner] for owner in waiting], turnable.at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from durable.errors import HistoryFull
@@ -15,7 +16,7 @@ HISTORY_FULL: Final = type_name(HistoryFull)
 """The class of such a block, as it is stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Room:
     """The limits of one history, in events and in bytes.
 
@@ -37,22 +38,22 @@ class Room:
             return events < self.last_event and size < self.last_byte
         return events < self.max_events and size < self.max_bytes
 
-    @property
+    @cached_property
     def signal_events(self) -> int:
         """From this many events on, there is no room for signals."""
         return self.max_events - self.max_events // 10
 
-    @property
+    @cached_property
     def signal_bytes(self) -> int:
         """From this many bytes on, there is no room for signals."""
         return self.max_bytes - self.max_bytes // 10
 
-    @property
+    @cached_property
     def last_event(self) -> int:
         """The absolute maximum of events, not counting the one that closes the workflow."""
         return self.max_events * 2 + 100
 
-    @property
+    @cached_property
     def last_byte(self) -> int:
         """From this many bytes on, no turn begins."""
         return self.max_bytes * 2 + 100_000

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -92,6 +93,9 @@ class _Head(NamedTuple):
     created_at: datetime
 
 
+_in_order = attrgetter("due", "id")
+
+
 @dataclass(slots=True)
 class Selection:
     """The heads of what is due, and which of it fits into the budget."""
@@ -135,7 +139,7 @@ def read(connection: BaseDatabaseWrapper, selection: Selection) -> dict[uuid.UUI
     if ids:
         condition, params = sql.among(connection, "id", ids)
         payloads = dict(sql.fetch(connection, f"SELECT id, payload FROM durable_message WHERE {condition}", params))
-    for head in sorted(selection.chosen, key=lambda head: (head.due, head.id)):
+    for head in sorted(selection.chosen, key=_in_order):
         inbox = selection.inboxes[head.owner]
         beyond = beyond_message(head.kind)
         if beyond:
@@ -179,7 +183,7 @@ def _choose(heads: Iterable[_Head]) -> Selection:
     A workflow gets the first of its messages, without gaps.
     """
     by_owner: dict[uuid.UUID, list[_Head]] = {}
-    for head in sorted(heads, key=lambda head: (head.due, head.id)):
+    for head in sorted(heads, key=_in_order):
         by_owner.setdefault(head.owner, []).append(head)
     selection = Selection({owner: Inbox() for owner in by_owner}, [])
     ranked = []

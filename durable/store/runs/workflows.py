@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -20,9 +20,8 @@ from durable.store.connections import sql
 from durable.store.texts.failures import NO_KIND, Kind, StoredFailure
 
 
-@dataclass(frozen=True, slots=True)
-class LockedWorkflow:
-    """A workflow's row, as read under its lock (or, for a look ahead, without)."""
+class LockedWorkflow(NamedTuple):
+    """A workflow's row, as read under its lock (or, for a look ahead, without). Each turn makes several of these."""
 
     id: uuid.UUID
     type: str
@@ -142,6 +141,10 @@ class Turnable:
 
     workflows: dict[uuid.UUID, LockedWorkflow]
     at: datetime
+
+    def only(self, ids: Iterable[uuid.UUID]) -> Turnable:
+        """The same of fewer workflows."""
+        return Turnable({id: self.workflows[id] for id in ids if id in self.workflows}, self.at)
 
 
 def lock_for_turn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -73,12 +74,14 @@ class Watch:
         return driver is self._driver and _shape(driver) == self._shape and not left
 
 
-def watch() -> None:
-    """Before a handler, on its thread: from now on, records which connections are used."""
+def begin() -> None:
+    """Before a handler, on its thread: refreshes its connections, and from now on records which of them are used."""
+    connections[settings.database_alias]  # there is a wrapper from now on; others are looked at once they are used
+    opened = connections.all(initialized_only=True)
+    hygiene.refresh(opened)
     if not settings.reset_connections:
         return
-    connections[settings.database_alias]  # there is a wrapper from now on; others are looked at once they are used
-    for connection in connections.all(initialized_only=True):
+    for connection in opened:
         seen = vars(connection).get("ensure_connection")
         if isinstance(seen, Watch):
             seen.used = False
@@ -89,21 +92,21 @@ def watch() -> None:
 
 def leave() -> None:
     """After a handler, on its thread: reset what it used, and give pools back what came from them. Raises nothing."""
-    reset()
+    opened = connections.all(initialized_only=True)
+    if settings.reset_connections:
+        _reset(opened)
     with suppress(Exception):  # a pool that the project has closed, or a class of its own
-        hygiene.give_back()
+        hygiene.give_back(opened)
 
 
-def reset() -> None:
-    """After a handler, on its thread: make each connection that was used what a new one is. Raises nothing.
+def _reset(opened: Iterable[BaseDatabaseWrapper]) -> None:
+    """Makes each connection that was used what a new one is. Raises nothing.
 
     On PostgreSQL by `DISCARD ALL` and what Django does to a new session, listeners of `connection_created` included;
     elsewhere, and whenever that cannot be done, by closing. Connections that were not used are left alone, and so are
     SQLite databases in memory, which a close would end. A transaction that is still open has to be ended before.
     """
-    if not settings.reset_connections:
-        return
-    for connection in connections.all(initialized_only=True):
+    for connection in opened:
         if connection.connection is None or connection.in_atomic_block:
             continue
         seen = vars(connection).get("ensure_connection")

@@ -55,7 +55,7 @@ class Lane(Executor):
         self._refuse_its_own_thread()
         if not self.used:
             self.used = True
-            self._put(_begin)
+            self._put(isolation.begin)
         return self._put(partial(fn, *args, **kwargs))
 
     async def left_open(self) -> list[str]:
@@ -202,11 +202,6 @@ def _carry_out(future: Future[Any], call: Callable[[], Any]) -> None:
     # Whatever a handler's call raises belongs to the handler.
     except BaseException as error:  # noqa: BLE001
         future.set_exception(error)
-
-
-def _begin() -> None:
-    hygiene.refresh()
-    isolation.watch()
 
 
 def _rest() -> None:

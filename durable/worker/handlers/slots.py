@@ -143,8 +143,7 @@ class Handlers:
         began = time.monotonic()
         with self._lanes.borrowed() as lane:
             try:
-                hygiene.refresh()
-                isolation.watch()
+                isolation.begin()
                 call = self._ready(delivery)
                 if call is None:
                     return

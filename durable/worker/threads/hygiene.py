@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -29,9 +30,9 @@ class _LastUse(threading.local):
 _last_use = _LastUse()
 
 
-def refresh() -> None:
-    """Before work: closes connections that are broken, ended by the server, too old by `CONN_MAX_AGE`, or dead after a
-    long pause.
+def refresh(opened: Iterable[BaseDatabaseWrapper] | None = None) -> None:
+    """Before work: closes connections of this thread (those `opened`, if given) that are broken, ended by the server,
+    too old by `CONN_MAX_AGE`, or dead after a long pause.
 
     `CONN_MAX_AGE = 0` means "close after each request" and would mean a new connection for each activity here; such
     connections are kept while the thread is busy, and `rest` closes them.
@@ -39,7 +40,7 @@ def refresh() -> None:
     now = time.monotonic()
     idle = now - _last_use.at if _last_use.at is not None else 0.0
     _last_use.at = now
-    for connection in connections.all(initialized_only=True):
+    for connection in connections.all(initialized_only=True) if opened is None else opened:
         connection.queries_log.clear()  # with DEBUG on it would keep the text of the last 9,000 statements
         if connection.connection is None or connection.in_atomic_block:
             continue
@@ -124,11 +125,11 @@ def end_session(connection: BaseDatabaseWrapper) -> None:
     _discard(connection)
 
 
-def give_back() -> None:
-    """Returns this thread's connections to their pools, unless it is in a transaction: others wait for them, and
+def give_back(opened: Iterable[BaseDatabaseWrapper]) -> None:
+    """Returns connections of this thread to their pools, unless it is in a transaction: others wait for them, and
     getting one again is cheap.
     """
-    for connection in connections.all(initialized_only=True):
+    for connection in opened:
         if connection.connection is not None and unpooled.is_pooled(connection) and not connection.in_atomic_block:
             _discard(connection)
 
