@@ -25,6 +25,7 @@ from durable.kernel.authoring.options import (
     START_NAMES,
     ActivityOptions,
     StartOptions,
+    Terms,
     check_key,
     resolve,
 )
@@ -97,7 +98,8 @@ def enqueue(
     own, options = _divided(kwargs, options, ENQUEUE_NAMES)
     workflow_id = ids.new()
     payload = _payload(definition, args, own, kwargs, workflow_id)
-    new = _new_activity(definition, workflow_id, payload, options, options.key)
+    terms = resolve(options.as_data(), definition, settings)
+    new = _new_activity(definition, workflow_id, payload, options, terms, options.key)
     return _handle(_outcomes(definition, enqueueing.enqueue([new]), options)[0])
 
 
@@ -132,7 +134,8 @@ def enqueue_many(
     shown = definition.fn.__name__
     synchronous(f"{shown}.enqueue_many(...)", f"sync_to_async({shown}.enqueue_many)(...)")
     payloads, call_keys = _many(definition, calls, options, keys)
-    new = [_new_activity(definition, *made, options, key) for made, key in zip(payloads, call_keys, strict=True)]
+    terms = resolve(options.as_data(), definition, settings)
+    new = [_new_activity(definition, *made, options, terms, key) for made, key in zip(payloads, call_keys, strict=True)]
     outcomes = _outcomes(definition, enqueueing.enqueue(new), options) if new else []
     return [_handle(outcome) for outcome in outcomes] if keys is None else outcomes
 
@@ -235,9 +238,9 @@ def _new_activity(
     workflow_id: uuid.UUID,
     payload: str,
     options: ActivityOptions,
+    terms: Terms,
     key: str | None,
 ) -> enqueueing.NewActivity:
-    terms = resolve(options.as_data(), definition, settings)
     return enqueueing.new_activity(
         id=workflow_id,
         activity=definition.name,
