@@ -299,7 +299,7 @@ def test_a_worker_waits_in_words_where_the_server_lets_nobody_write(monkeypatch:
     """A standby becomes a primary, so the worker stays, and is red."""
     from durable.worker.process.worker import Worker
     from tests.waiting import PATIENCE, in_thread
-    from tests.worker.test_threads import until
+    from tests.worker.threads import until
 
     monkeypatch.setenv("PGOPTIONS", "-c default_transaction_read_only=on")
     with hosted():

@@ -23,8 +23,8 @@ from durable.models import DeadLetter, Event, FailedAttempt, OutboxRow, Workflow
 from tests import factories
 from tests.admin.conftest import ROOMS
 from tests.admin.dead_letters import letter
-from tests.admin.test_permissions import FORM
-from tests.admin.test_read_only import snapshot
+from tests.admin.permissions import FORM
+from tests.admin.snapshots import snapshot
 from tests.admin.worlds import use
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,7 @@ from durable.kernel.authoring.registry import registry
 from durable.models import DeadLetter, OutboxRow, Workflow
 from tests import factories
 from tests.admin.conftest import ROOMS, event_of, list_of, page_of
-from tests.management.test_durable import Ran
+from tests.management.ran import Ran
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -18,7 +18,7 @@ from durable.admin.words import payloads
 from durable.models import Message, OutboxRow, Workflow, WorkItem
 from tests import factories
 from tests.admin.conftest import Scene, event_of, page_of
-from tests.admin.test_payloads import VIEWS
+from tests.admin.payloads import VIEWS
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.django_db
@@ -173,7 +173,7 @@ def test_a_file_of_what_is_not_there_leads_back(root: Client, scene: Scene) -> N
         assert root.get(url).status_code == 302, url
 
 
-@override_settings(DURABLE={"CODEC": "tests.admin.test_payloads.Reversing"})
+@override_settings(DURABLE={"CODEC": "tests.admin.payloads.Reversing"})
 def test_a_file_is_what_the_codec_reads_and_a_page_shows_no_part_that_it_cannot_read(
     root: Client, scene: Scene
 ) -> None:

@@ -8,16 +8,14 @@ import pytest
 from django.db import connection
 from django.test import Client, override_settings
 
-from durable.kernel.codec import JsonCodec
-from durable.kernel.payloads.birthplace import Birthplace
 from durable.models import Message, OutboxRow, Workflow, WorkItem
 from tests import factories
 from tests.admin.conftest import Scene, event_of, page_of, statements
+from tests.admin.payloads import VIEWS
 
 pytestmark = pytest.mark.django_db
 
 SECRET = "4111-1111-1111-1111"
-VIEWS = [f"view_{name}" for name in ("workflow", "outboxrow", "workitem", "message", "worker")]
 
 
 @pytest.fixture
@@ -74,25 +72,13 @@ def test_an_event_that_can_not_be_read_is_hidden_whole(staff: Callable[..., Clie
         assert SECRET not in client.get(url).text
 
 
-class Reversing(JsonCodec):
-    """Stands for encryption: what is stored does not read like what was given."""
-
-    def wrap(self, text: str, birthplace: Birthplace) -> str:
-        return text[::-1]
-
-    def unwrap(self, text: str, birthplace: Birthplace) -> str:
-        if text == "broken":
-            raise RuntimeError("wrong key")
-        return text[::-1]
-
-
-@override_settings(DURABLE={"CODEC": "tests.admin.test_payloads.Reversing"})
+@override_settings(DURABLE={"CODEC": "tests.admin.payloads.Reversing"})
 def test_the_codec_unwraps_what_it_has_wrapped(root: Client, scene: Scene) -> None:
     Workflow.objects.update(input='{"card": 1}'[::-1])
     assert "&quot;card&quot;: 1" in root.get(page_of(scene.workflow)).text
 
 
-@override_settings(DURABLE={"CODEC": "tests.admin.test_payloads.Reversing"})
+@override_settings(DURABLE={"CODEC": "tests.admin.payloads.Reversing"})
 def test_a_payload_that_the_codec_can_not_unwrap_is_shown_as_it_is_stored(root: Client, scene: Scene) -> None:
     """Faults P9."""
     Workflow.objects.update(input="broken")

@@ -15,22 +15,11 @@ from durable.models import DeadLetter, Workflow
 from tests import factories
 from tests.admin.conftest import page_of
 from tests.admin.dead_letters import letter, list_url, one_url
-from tests.admin.test_read_only import snapshot
+from tests.admin.permissions import FORM, OF_ACTION, OF_VERB, ROLES
+from tests.admin.snapshots import snapshot
 
 pytestmark = pytest.mark.django_db
 Staff = Callable[..., Client]
-
-OF_ACTION = {name: action.permission for name, action in ACTIONS.items()}
-OF_VERB = {name: verb.permission for name, verb in VERBS.items()}
-VIEWS = ("view_deadletter", "view_workflow", "view_outboxrow", "view_staffaction", "view_payload")
-ROLES: dict[str, tuple[str, ...]] = {
-    "nobody": (),
-    "viewer": VIEWS,
-    "redriver": (*VIEWS, "redrive_deadletter"),
-    "discarder": (*VIEWS, "discard_deadletter", "force_redrive_deadletter"),
-    "operator": (*VIEWS, *OF_VERB.values()),
-}
-FORM = {"confirmed": "yes", "reason": "because", "then": "fail", "signal": "approval"}
 
 
 @pytest.mark.parametrize("action", list(OF_ACTION))

@@ -10,16 +10,11 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, StaffAction, Worker, Workflow, WorkItem
+from durable.models import DeadLetter, Workflow
 from tests.admin.conftest import ROOMS, Scene, list_of
+from tests.admin.snapshots import snapshot
 
 pytestmark = pytest.mark.django_db
-
-
-def snapshot() -> list[Any]:
-    """Everything that stands in the engine's tables."""
-    models: list[Any] = [Workflow, Event, OutboxRow, WorkItem, Message, FailedAttempt, StaffAction, Worker]
-    return [list(model.objects.order_by("pk").values()) for model in models]
 
 
 @pytest.mark.parametrize("model", ROOMS)

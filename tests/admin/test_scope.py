@@ -19,8 +19,8 @@ from durable.models import Worker
 from tests import factories
 from tests.admin.conftest import ROOMS, address, event_of, list_of, page_of
 from tests.admin.dead_letters import choose, confirm, letter, list_url, one_url, said, status
-from tests.admin.test_permissions import FORM, OF_ACTION, OF_VERB, ROLES
-from tests.admin.test_read_only import snapshot
+from tests.admin.permissions import FORM, OF_ACTION, OF_VERB, ROLES
+from tests.admin.snapshots import snapshot
 from tests.admin.worlds import EVERYTHING, World, use, world
 
 pytestmark = pytest.mark.django_db

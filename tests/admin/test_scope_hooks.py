@@ -12,7 +12,7 @@ from django.urls import reverse
 from tests.admin import scopes
 from tests.admin.conftest import list_of, page_of
 from tests.admin.dead_letters import list_url, said, status
-from tests.admin.test_permissions import FORM
+from tests.admin.permissions import FORM
 from tests.admin.worlds import EVERYTHING, World, use, world
 
 pytestmark = pytest.mark.django_db

@@ -8,8 +8,8 @@ from django.test import Client
 from durable.models import DeadLetter
 from tests import factories
 from tests.admin.conftest import list_of, page_of
-from tests.admin.test_workflow_page import words
-from tests.management.test_durable import Ran
+from tests.admin.reading import words
+from tests.management.ran import Ran
 
 pytestmark = pytest.mark.django_db
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -16,17 +15,9 @@ from durable.kernel.history.events import EventType
 from durable.models import Event, Message, OutboxRow, Workflow, WorkItem
 from tests import factories
 from tests.admin.conftest import Scene, engine_statements, event_of, list_of, page_of, statements
+from tests.admin.reading import words
 
 pytestmark = pytest.mark.django_db
-
-
-def words(client: Client, url: str) -> str:
-    """The text of a page without its markup, each run of blanks as one."""
-    response = client.get(url)
-    assert response.status_code == 200
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", re.sub(r"</?bdi>", "", response.text))).replace(
-        "\N{NO-BREAK SPACE}", " "
-    )
 
 
 def seqs(client: Client, url: str) -> list[int]:

@@ -24,7 +24,6 @@ from django.urls import reverse
 from durable import operations, testing
 from durable.client.handle import Handle
 from durable.kernel.authoring.registry import registry
-from durable.kernel.codec import JsonCodec
 from durable.kernel.payloads.birthplace import NOWHERE
 from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, Workflow
 from tests.canary import code
@@ -39,16 +38,6 @@ VIEWS = [
     *("view_workflow", "view_outboxrow", "view_workitem", "view_message", "view_worker", "view_deadletter"),
     *("view_staffaction", "redrive_deadletter", "discard_deadletter", "cancel_workflow", "terminate_workflow"),
 ]
-
-
-class Shifting(JsonCodec):
-    """Stands for encryption: nothing that is stored holds what was given."""
-
-    def wrap(self, text: str, *where: Any) -> str:
-        return "".join(chr(ord(character) + 1) for character in text)
-
-    def unwrap(self, text: str, *where: Any) -> str:
-        return "".join(chr(ord(character) - 1) for character in text)
 
 
 class Kept(logging.Handler):
@@ -199,7 +188,7 @@ EXPECTED = {
 }
 
 
-@override_settings(DURABLE={"CODEC": f"{__name__}.Shifting"})
+@override_settings(DURABLE={"CODEC": "tests.canary.shifting.Shifting"})
 def test_under_a_codec_no_column_holds_it_and_no_line(monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
     assert outcome(play(monkeypatch)) == EXPECTED
     assert FailedAttempt.objects.count() > 3
@@ -210,14 +199,14 @@ def test_under_a_codec_no_column_holds_it_and_no_line(monkeypatch: pytest.Monkey
     assert sum("error_type=tests.canary.code.CanaryError" in line for line in lines) > 3
 
 
-@override_settings(DURABLE={"CODEC": f"{__name__}.Shifting"})
+@override_settings(DURABLE={"CODEC": "tests.canary.shifting.Shifting"})
 def test_a_reason_is_where_people_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     play(monkeypatch)
     holding = {name for name, text in columns() if REASON in text}
     assert holding == {"durable.Event.data", "durable.StaffAction.reason"}
 
 
-@override_settings(DURABLE={"CODEC": f"{__name__}.Shifting"})
+@override_settings(DURABLE={"CODEC": "tests.canary.shifting.Shifting"})
 def test_pages_show_it_to_nobody_without_the_permissions(monkeypatch: pytest.MonkeyPatch) -> None:
     play(monkeypatch)
     assert found(browser(*VIEWS), CANARY) == []
@@ -227,7 +216,7 @@ def test_pages_show_it_to_nobody_without_the_permissions(monkeypatch: pytest.Mon
     assert not [address for address in of_failures if "/message/" in address or "/workitem/" in address]
 
 
-@override_settings(DURABLE={"CODEC": f"{__name__}.Shifting"})
+@override_settings(DURABLE={"CODEC": "tests.canary.shifting.Shifting"})
 def test_what_staff_do_puts_it_into_no_log_entry(monkeypatch: pytest.MonkeyPatch, lines: list[str]) -> None:
     play(monkeypatch)
     client = browser(*VIEWS)

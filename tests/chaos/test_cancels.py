@@ -16,7 +16,7 @@ from tests.chaos.yard import activities as yard
 from tests.waiting import Gate
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
-from tests.worker.test_threads import running
+from tests.worker.threads import running
 
 CANCELS, SLOTS = 100, 6
 LONGEST_MS = 600

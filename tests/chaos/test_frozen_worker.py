@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import uuid
 from pathlib import Path
@@ -12,28 +11,12 @@ import pytest
 from durable.kernel.history.events import EventType
 from tests.chaos import evidence
 from tests.chaos.fleet import Fleet, Member, chance, only_full, pass_time, tell, until
-from tests.waiting import PATIENCE, in_thread
+from tests.chaos.stand import Stand
+from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
 
 FREEZES = 40
-
-
-class Stand:
-    """The pipes of `plant.stand`: each delivery says that it is there, and is let go."""
-
-    def __init__(self, folder: Path, deliveries: int) -> None:
-        self.folder = folder
-        for number in range(1, deliveries + 1):
-            os.mkfifo(folder / f"arrived-{number}")
-            os.mkfifo(folder / f"opened-{number}")
-
-    def wait_for_arrival(self, number: int) -> None:
-        assert in_thread(Path(self.folder, f"arrived-{number}").read_text).result(PATIENCE) == "here\n"
-
-    def let_go(self, number: int) -> None:
-        with Path(self.folder, f"opened-{number}").open("w"):
-            pass
 
 
 NEVER_TOLD = """

@@ -16,7 +16,7 @@ from tests.chaos.fleet import FULL, pass_time, tell, until
 from tests.chaos.snapshot_claims import TimedClaims, look
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
-from tests.worker.test_threads import running
+from tests.worker.threads import running
 
 pytestmark = pytest.mark.skipif(os.environ.get("DURABLE_TEST_DATABASE") != "postgresql", reason="vacuum and snapshots")
 

@@ -12,7 +12,7 @@ from django.db import connection
 
 from tests.chaos import evidence
 from tests.chaos.fleet import Fleet, free_port, health_of, only_full, pass_time, tell, until
-from tests.chaos.test_frozen_worker import Stand
+from tests.chaos.stand import Stand
 from tests.chaos.wire import Wire, wire_to
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows

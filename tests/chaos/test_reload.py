@@ -10,7 +10,7 @@ import pytest
 from durable.kernel.history.events import EventType
 from tests.chaos import evidence
 from tests.chaos.fleet import Fleet, Member, until
-from tests.chaos.test_frozen_worker import Stand
+from tests.chaos.stand import Stand
 from tests.conftest import ROOT
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities

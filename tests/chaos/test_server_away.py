@@ -11,7 +11,7 @@ import pytest
 from tests import postgresql
 from tests.chaos.fleet import FULL, free_port, health_of, pass_time, tell, until
 from tests.chaos.outage import Site
-from tests.chaos.test_frozen_worker import Stand
+from tests.chaos.stand import Stand
 
 pytestmark = [
     pytest.mark.skipif(os.environ.get("DURABLE_TEST_DATABASE") != "postgresql", reason="a server of PostgreSQL's"),

@@ -17,8 +17,8 @@ from tests import postgresql
 from tests.chaos import evidence
 from tests.chaos.fleet import Fleet, free_port, health_of, only_full, pass_time, tell, until
 from tests.chaos.outage import Site
-from tests.chaos.test_frozen_worker import Stand
-from tests.chaos.test_sessions import end_all_sessions
+from tests.chaos.sessions import end_all_sessions
+from tests.chaos.stand import Stand
 from tests.waiting import PATIENCE, in_thread
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities

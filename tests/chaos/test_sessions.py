@@ -13,17 +13,17 @@ from django.db import connection
 from durable.models import FailedAttempt, OutboxRow
 from tests.chaos import evidence
 from tests.chaos.fleet import FULL, Fleet, chance, pass_time, tell, until
-from tests.chaos.test_frozen_worker import Stand
+from tests.chaos.sessions import OTHERS, end_all_sessions
+from tests.chaos.stand import Stand
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
-from tests.worker.test_threads import running
+from tests.worker.threads import running
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("DURABLE_TEST_DATABASE") != "postgresql", reason="sessions of a server's"
 )
 
 BLOWS = 60 if FULL else 12
-OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 
 def sessions() -> int:
@@ -32,13 +32,6 @@ def sessions() -> int:
         cursor.execute(f"SELECT count(*) {OTHERS}")
         count: int = cursor.fetchone()[0]
         return count
-
-
-def end_all_sessions() -> list[int]:
-    """End all but the test's own; answers which."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"SELECT pid, pg_terminate_backend(pid) {OTHERS}")
-        return [row[0] for row in cursor.fetchall()]
 
 
 def are_gone(ended: list[int]) -> bool:

@@ -12,7 +12,7 @@ from django.db import connection
 from durable import testing
 from durable.client.find import get_workflow
 from tests.client.birthplaces import send
-from tests.crypto.test_rotation import CANARY, WANTED, mentions, reencrypt
+from tests.crypto.rotating import CANARY, WANTED, mentions, reencrypt
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -15,47 +13,20 @@ import durable
 from durable import testing
 from durable.client.find import get_workflow
 from durable.flow.looks import look
-from durable.models import Event, FailedAttempt, Message, OutboxRow, Workflow, WorkItem
+from durable.models import Event, Message, OutboxRow, Workflow, WorkItem
 from durable.operations import unblock
 from tests import factories
 from tests.client.birthplaces import fail, send, weigh
-from tests.flow.test_history_bytes import counted
+from tests.crypto.rotating import CANARY, WANTED, mentions, reencrypt
+from tests.flow.counting import counted
 
 pytestmark = pytest.mark.django_db
 
-CANARY = "tea-4111-1111"
-WANTED = {"weights": [len(CANARY), len(CANARY) + 1], "words": [1, CANARY]}
 Deploy = Callable[..., None]
-
-
-def stored() -> Iterator[str]:
-    """Every text in which a payload may stand."""
-    for model, *columns in (
-        (Workflow, "input", "result", "blocked_reason"),
-        (OutboxRow, "input", "last_heartbeat"),
-        (WorkItem, "heartbeat"),
-        (Message, "payload"),
-    ):
-        for row in model.objects.values_list(*columns):
-            yield from filter(None, row)
-    yield from (json.dumps(data) for data in Workflow.objects.values_list("failure", flat=True))
-    yield from (json.dumps(data) for data in FailedAttempt.objects.values_list("error", flat=True))
-    yield from (json.dumps(data) for data in Event.objects.values_list("data", flat=True))
-
-
-def mentions(text: str) -> int:
-    return sum(text in one for one in stored())
 
 
 def noted(handle: durable.Handle[Any]) -> int:
     return Workflow.objects.get(id=handle.id).history_bytes
-
-
-def reencrypt(*arguments: str) -> dict[str, Any]:
-    out = io.StringIO()
-    call_command("durable", "reencrypt", *arguments, "--json", stdout=out)
-    answer: dict[str, Any] = json.loads(out.getvalue())
-    return answer
 
 
 def digests() -> dict[Any, str]:

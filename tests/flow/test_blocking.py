@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.db import connection
 
-import durable
-from durable.decorators.activities import activity
-from durable.decorators.workflows import workflow
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow.caller import signal
 from durable.flow.operator import terminate, unblock
@@ -23,47 +18,11 @@ from durable.models import Event, Message, Workflow
 from durable.outcomes import WorkflowState
 from tests.flow import cases
 from tests.flow import driver as rows_of
+from tests.flow.blocking import flow
 from tests.flow.driver import Driver, history
 from tests.flow.state import everything
 
-pytestmark = pytest.mark.django_db
-
-CODE: dict[str, Any] = {"steps": 2, "first": "a"}
-"""What today's code does: tests deploy other code by changing it."""
-
-
-@activity(name="blocking.a")
-def a(n: int) -> int:
-    return n
-
-
-@activity(name="blocking.b")
-def b(n: int) -> int:
-    return n
-
-
-@workflow(name="blocking.flow")
-async def flow() -> str:
-    await {"a": a, "b": b}[CODE["first"]].execute(1)
-    for n in range(CODE["steps"] - 1):
-        await b.execute(n)
-    return "done"
-
-
-@workflow(name="blocking.spinning")
-async def spinning() -> str:
-    await durable.wait_for_signal("go")
-    while CODE["steps"]:  # noqa: ASYNC110 - spinning is what it is for
-        await asyncio.sleep(0)
-    return "done"
-
-
-@pytest.fixture(autouse=True)
-def code() -> Iterator[dict[str, Any]]:
-    """Afterwards the code is as it was."""
-    before = dict(CODE)
-    yield CODE
-    CODE.update(before)
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("code")]
 
 
 @pytest.fixture
@@ -252,16 +211,6 @@ def test_an_unknown_type_that_only_waits_for_a_timer_is_shown_too(driver: Driver
         frozen_clock.move(timedelta(minutes=2))
         driver.turn()
     assert "blocking.taken_away" in stored(workflow_id).blocked_reason
-
-
-@pytest.fixture
-def overrunning(driver: Driver, settings: Any) -> uuid.UUID:
-    """A workflow whose next turn spins until its CPU time is up."""
-    settings.DURABLE = {"TURN_CPU_FOR": timedelta(milliseconds=20), "TURN_POISON_LIMIT": 3}
-    workflow_id = driver.start(spinning)
-    driver.turn()
-    signal.signal(workflow_id, "go", payload="1")
-    return workflow_id
 
 
 def test_poison_turns_are_counted_and_block_at_the_limit(driver: Driver, overrunning: uuid.UUID) -> None:

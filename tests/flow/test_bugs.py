@@ -111,7 +111,7 @@ def test_it_is_logged_as_an_error_with_the_errors_own_traceback(
 
 def test_its_texts_are_sealed_where_those_of_failures_are(driver: Driver, settings: Any) -> None:
     """The class stays plain, as that of a failure."""
-    settings.DURABLE = {"CODEC": "tests.flow.test_digests.Shifting"}
+    settings.DURABLE = {"CODEC": "tests.canary.shifting.Shifting"}
     workflow_id = driver.start(at_once)
     driver.turn()
     event = look.last_block(workflow_id)

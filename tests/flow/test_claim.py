@@ -25,6 +25,7 @@ from durable.models import OutboxRow, WorkItem
 from durable.outcomes import Claim
 from tests.conftest import ROOT
 from tests.flow import cases
+from tests.flow.claiming import claim_all
 from tests.flow.driver import LEASE, Driver, items, row
 from tests.flow.state import everything, locked_elsewhere, make_due, only_postgresql, pause, run
 from tests.rounds import AT_LAST, rounds
@@ -235,15 +236,8 @@ def test_a_claim_that_committed_without_saying_so_finds_its_deliveries(
 def test_four_threads_claim_each_of_500_rows_exactly_once(second_connection: Callable[..., Future[Any]]) -> None:
     """Faults Q1, in one process."""
     enqueue_many(500)
-    claimers = [second_connection(_claim_all, f"thread-{at}") for at in range(4)]
+    claimers = [second_connection(claim_all, f"thread-{at}") for at in range(4)]
     _assert_each_once([row_id for claimer in claimers for row_id in claimer.result(60)])
-
-
-def _claim_all(name: str) -> list[int]:
-    driver, mine = Driver(name=name), []
-    while taken := driver.claim(limit=7):
-        mine += [c.row_id for c in taken]
-    return mine
 
 
 def _assert_each_once(claimed: list[int]) -> None:
@@ -256,10 +250,10 @@ def _assert_each_once(claimed: list[int]) -> None:
 _PROCESS = """
 import json, sys, django
 django.setup()
-from tests.flow.test_claim import _claim_all
+from tests.flow.claiming import claim_all
 print("ready", flush=True)
 sys.stdin.readline()
-print(json.dumps(_claim_all(sys.argv[1])))
+print(json.dumps(claim_all(sys.argv[1])))
 """
 
 

@@ -13,25 +13,15 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from durable import testing
-from durable.kernel.codec import JsonCodec, digest
+from durable.kernel.codec import digest
 from durable.kernel.history.events import DIGEST_KEY
 from durable.kernel.payloads import birthplace
-from durable.kernel.payloads.birthplace import Birthplace
 from durable.models import Event
+from tests.canary.shifting import Shifting
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class Shifting(JsonCodec):
-    """Stands for encryption."""
-
-    def wrap(self, text: str, birthplace: Birthplace) -> str:
-        return "".join(chr(ord(character) + 1) for character in text)
-
-    def unwrap(self, text: str, birthplace: Birthplace) -> str:
-        return "".join(chr(ord(character) - 1) for character in text)
 
 
 def begun(driver: Driver) -> Any:

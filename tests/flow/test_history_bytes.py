@@ -5,26 +5,15 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from django.db import connection
 
 from durable.flow.caller import cancel, signal
 from durable.flow.operator import pause, resume, terminate
 from durable.models import Workflow
-from durable.store.connections import sql
 from tests.flow import cases
+from tests.flow.counting import counted
 from tests.flow.driver import Driver
 
 pytestmark = pytest.mark.django_db
-
-
-def counted(workflow_id: uuid.UUID) -> int:
-    """What the database says of the events themselves."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"SELECT sum({sql.size(connection, 'data')}) FROM durable_event WHERE workflow_id = %s",
-            [sql.param(connection, workflow_id)],
-        )
-        return int(cursor.fetchone()[0])
 
 
 def noted(workflow_id: uuid.UUID) -> int:

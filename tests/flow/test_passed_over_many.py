@@ -22,7 +22,6 @@ from durable.outcomes import TurnReport
 from tests.flow import cases
 from tests.flow.driver import Driver, history, workflow
 from tests.flow.state import locked_elsewhere
-from tests.flow.test_blocking import code, overrunning  # noqa: F401 - fixtures
 from tests.waiting import PATIENCE, Gate, in_thread
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -183,7 +182,7 @@ def test_what_meets_a_lock_again_and_again_is_passed_over_for_longer_and_longer(
 @on_postgresql
 def test_an_overrun_that_cannot_be_counted_now_waits_for_no_lock_and_is_counted_later(
     driver: Driver,
-    overrunning: uuid.UUID,  # noqa: F811 - a fixture
+    overrunning: uuid.UUID,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Somebody has locked the workflow in the moment after its turn."""

@@ -68,15 +68,16 @@ MAY_SAY_LEASE = {
     "tests/management": "test_dead_letters_many.py test_durable.py",
     "tests/operations": "test_dead_letters.py test_redrive_many.py test_redrive_races.py",
     "tests/store": "test_stale_tokens.py",
-    "tests/tasks": "test_results.py",
+    "tests/tasks": "letters.py test_results.py",
     "tests/testing": "test_faults.py test_replay.py",
     "tests/themes": "driven.py",
     "tests/worker": (
-        "launching.py plant_settings.py test_acks.py test_acks_and_locks.py test_acks_and_rows.py "
+        "benches.py conftest.py floors.py launching.py plant_settings.py transactional_runs.py test_acks.py "
+        "test_acks_and_locks.py "
         "test_acks_in_doubt.py test_burst_and_leases.py "
         "test_burst_and_locks.py test_claims.py test_claims_beside_locks.py test_heard_processes.py "
         "test_late_claims.py test_machine_limits.py test_machine_signals.py test_parts.py test_processes.py "
-        "test_reservations.py test_survival.py test_threads.py test_transactional.py"
+        "test_reservations.py test_survival.py test_threads.py"
     ),
 }
 """By folder, the files that speak of the time for which a worker holds a work item. The numbered span of a history is a

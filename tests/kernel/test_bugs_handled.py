@@ -12,8 +12,8 @@ import pytest
 import durable
 from durable.errors import CodeRaised
 from durable.kernel.authoring.definitions import WorkflowDefinition
+from tests.kernel.bugs import PRICES, OwnError, failure, raised
 from tests.kernel.harness import Driver, Step, done, echo, fire, signal, start
-from tests.kernel.test_bugs import PRICES, OwnError, failure, raised
 
 
 class Handling:

@@ -182,7 +182,9 @@ class Counted:
 ALONE = """
 import json, resource, sys
 from datetime import timedelta
-from tests.kernel import test_decode_budget as budget, kinds
+from decimal import Decimal
+from typing import Any
+from tests.kernel import budgets, kinds
 from durable.errors import PayloadError
 from durable.kernel.codec import JsonCodec
 
@@ -196,19 +198,19 @@ attacks = {{
     "numbers of many digits": ("1" * most, int),
     "a fraction of many digits": ("0." + "1" * most, float),
     "digits as a span": (json.dumps("P" + "9" * most + "DT0S"), timedelta),
-    "digits as a number in text": (json.dumps("9" * most), budget.Decimal),
+    "digits as a number in text": (json.dumps("9" * most), Decimal),
     "digits as a key": (json.dumps({{"9" * most: 1}}), dict[int, int]),
     "digits as an exponent": ("1e" + "9" * most, float),
     "numbers of one hash": (json.dumps([P * n for n in range(1, 12_000)]), set[int]),
     "keys of one hash": (json.dumps({{P * n: 1 for n in range(1, 10_000)}}), dict[int, int]),
-    "empty records": ("[" + ",".join(["{{}}"] * (most // 3)) + "]", list[budget.Long]),
+    "empty records": ("[" + ",".join(["{{}}"] * (most // 3)) + "]", list[budgets.Long]),
     "empty lists": ("[" + ",".join(["[]"] * (most // 3)) + "]", list[list[int]]),
-    "depth": ("[" * most, budget.Any),
+    "depth": ("[" * most, Any),
     "depth of records": ('{{"name":"","children":[' * (most // 30), kinds.Tree),
-    "a union in depth": ('{{"inner":' * 110 + '{{"number":"x"}}' + "}}" * 110, budget.Left | budget.Right),
+    "a union in depth": ('{{"inner":' * 110 + '{{"number":"x"}}' + "}}" * 110, budgets.Left | budgets.Right),
     "a union in breadth": (
         "[" + ",".join(['{{"inner":' * 20 + '{{"number":"x"}}' + "}}" * 20] * 1_000) + "]",
-        list[budget.Left | budget.Right],
+        list[budgets.Left | budgets.Right],
     ),
     "a flag": (str(1 << 10_000), kinds.Right),
 }}

@@ -9,7 +9,7 @@ import zlib
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -18,35 +18,11 @@ from durable.kernel.codec import JsonCodec
 from durable.kernel.limits import DECODE_STEPS, DECODE_STEPS_PER_VALUE, MAX_PAYLOAD_DEPTH, MAX_STORED_DEPTH
 from durable.kernel.payloads.birthplace import NOWHERE, Birthplace
 from durable.kernel.payloads.steps import Steps, is_deeper, values_in
+from tests.kernel.budgets import Counted, Leaf, Left, Long, Right
 from tests.kernel.kinds import Line, Point, Tree
 
 CODEC = JsonCodec()
 PRIME = sys.hash_info.modulus
-
-
-@dataclass
-class Counted:
-    """Counts how often one is made."""
-
-    made: ClassVar[int] = 0
-
-    def __post_init__(self) -> None:
-        Counted.made += 1
-
-
-@dataclass
-class Left(Counted):
-    inner: Left | Right | Leaf
-
-
-@dataclass
-class Right(Counted):
-    inner: Left | Right | Leaf
-
-
-@dataclass
-class Leaf(Counted):
-    number: int
 
 
 @dataclass
@@ -74,12 +50,6 @@ class Cash:
 @dataclass
 class Short:
     x: int
-
-
-@dataclass
-class Long:
-    x: int
-    y: int = 0
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,8 @@ from durable.kernel.loop import lines as of_workflow_code
 from durable.kernel.texts.failure import without_frames
 from durable.logs import get_logger
 from tests.hostile import ERRORS, made
-from tests.logs.test_records import NAME, Kept, kept, unconfigured
+from tests.logs.records import NAME, Kept
 from tests.worker.hearing import unstructured
-
-__all__ = ["kept", "unconfigured"]
 
 BREAKS = "\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"
 FORGED = "".join(f"{char}2026-01-01 00:00:00 CRITICAL root: forged" for char in BREAKS) + "\x1b[2J\u202e\u200b"

@@ -10,46 +10,14 @@ import pickle
 import queue
 import threading
 import uuid
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog
 
 from durable.logs import get_logger
-from tests.worker.hearing import listening, unstructured
-
-NAME = "durable.tests"
-
-
-class Kept(logging.Handler):
-    """Keeps the records that come."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-
-@pytest.fixture
-def unconfigured() -> Iterator[None]:
-    """A host that never configured structlog."""
-    with unstructured():
-        yield
-
-
-@pytest.fixture
-def kept(unconfigured: None) -> Iterator[Kept]:
-    """A handler on the logger of these tests, which lets everything through."""
-    logger, handler = logging.getLogger(NAME), Kept()
-    before = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.DEBUG)
-    yield handler
-    logger.removeHandler(handler)
-    logger.setLevel(before)
+from tests.logs.records import NAME, Kept
+from tests.worker.hearing import listening
 
 
 def test_the_event_is_the_message_and_the_fields_are_attributes(kept: Kept) -> None:

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from durable import outbound
 from durable.logs import get_logger
-from tests.logs.test_records import Kept
+from tests.logs.records import Kept
 from tests.waiting import Gate
 from tests.worker.hearing import UPKEEP, unstructured
 

@@ -17,7 +17,7 @@ from durable import testing
 from durable.kernel.authoring.registry import registry
 from durable.kernel.texts.standins import stand_in
 from durable.logs import get_logger
-from tests.logs.test_records import NAME, Kept
+from tests.logs.records import NAME, Kept
 from tests.worker.hearing import unstructured
 
 SECRET = "card-4711-4711"

@@ -20,7 +20,7 @@ from durable.kernel.authoring.retry import Retry
 from durable.models import Event, OutboxRow, Workflow
 from durable.outcomes import FailedActivity
 from durable.store.operators import causes
-from tests.management.test_durable import Ran
+from tests.management.ran import Ran
 
 pytestmark = pytest.mark.django_db
 

@@ -18,7 +18,8 @@ from durable.models import OutboxRow, StaffAction
 from tests.conftest import ROOT
 from tests.flow.driver import Driver, row, workflow
 from tests.flow.state import everything
-from tests.management.test_durable import Ran
+from tests.management.held import FORCE, REASON, held
+from tests.management.ran import Ran
 from tests.operations import cases
 from tests.operations.faults import Fault, Moment, commits, failing
 from tests.operations.meeting import Halted, waiting
@@ -26,14 +27,6 @@ from tests.operations.scenes import TERMINAL, alive, dead, die, history, stateme
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-FORCE = ["--force", "--reason", "because"]
-REASON = ["--reason", "because"]
-
-
-def held(**values: Any) -> OutboxRow:
-    """A held dead letter of a workflow of its own."""
-    return dead(history("activity_scheduled 1"), **values)
 
 
 def redrive(owner: uuid.UUID, *more: str, ordinal: int = 1) -> Ran:

@@ -17,8 +17,8 @@ from tests import factories
 from tests.conftest import ROOT
 from tests.flow.driver import Driver
 from tests.flow.state import everything
-from tests.management.test_dead_letters import FORCE, REASON, held
-from tests.management.test_durable import Ran
+from tests.management.held import FORCE, REASON, held
+from tests.management.ran import Ran
 from tests.operations.faults import Fault, Moment, commits, failing
 from tests.operations.scenes import dead, history, stranded
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -19,58 +17,14 @@ from django.db import OperationalError
 import durable
 from durable import clock
 from durable.conf import settings
-from durable.decorators.workflows import WorkflowType
 from durable.flow.looks import look
-from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import decode_arguments
 from durable.models import Event, Message, OutboxRow, Workflow
 from tests import factories
 from tests.conftest import ROOT
+from tests.management.ran import Ran, started
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-class Ran:
-    """What a run of the command printed, and the code that it would exit with."""
-
-    def __init__(self, *arguments: str) -> None:
-        out = io.StringIO()
-        self.code, self.said = 0, ""
-        try:
-            call_command("durable", *arguments, stdout=out)
-        except CommandError as error:
-            self.code, self.said = error.returncode, str(error)
-        except SystemExit as end:
-            self.code = int(str(end.code))
-        self.out = out.getvalue()
-
-    @property
-    def data(self) -> Any:
-        """What stands on stdout, as JSON."""
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def shop() -> Iterator[dict[str, Any]]:
-    """Two workflows and an activity, the only ones that this process knows."""
-    with registry.isolated():
-
-        @durable.workflow(name="shop.checkout")
-        async def checkout(order_id: int, amount: Decimal = Decimal(0), *lines: int) -> str:
-            return "done"
-
-        @durable.activity(name="shop.charge")
-        def charge(order_id: int) -> str:
-            return "done"
-
-        yield {"checkout": checkout, "charge": charge}
-
-
-def started(**options: Any) -> Workflow:
-    """A workflow as `start` leaves it."""
-    definition = registry.workflow("shop.checkout")
-    assert isinstance(definition, WorkflowType)
-    return Workflow.objects.get(pk=definition.options(**options).start(42).id)
 
 
 def test_start_prints_the_id_of_the_workflow_that_it_began(shop: dict[str, Any]) -> None:

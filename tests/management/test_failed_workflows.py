@@ -18,7 +18,7 @@ from durable.models import Workflow
 from durable.outcomes import WorkflowStatus
 from durable.store.operators import reads
 from tests import factories
-from tests.management.test_durable import Ran
+from tests.management.ran import Ran
 
 pytestmark = pytest.mark.django_db
 

@@ -8,7 +8,7 @@ import pytest
 
 from durable.models import Workflow
 from tests import factories
-from tests.management.test_durable import Ran
+from tests.management.ran import Ran
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

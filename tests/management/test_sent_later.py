@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from durable.models import Workflow
-from tests.management.test_durable import Ran, shop, started
+from tests.management.ran import Ran, started
 
 pytestmark = pytest.mark.django_db
-__all__ = ["shop"]
 
 
 @pytest.mark.parametrize("verb", ["signal", "cancel"])

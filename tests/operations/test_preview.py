@@ -14,8 +14,8 @@ from durable.models import OutboxRow
 from durable.operations import DeadLetterFilter, RedriveMode, Redriven, preview_redrive, redrive_many
 from tests.flow.state import everything
 from tests.operations.faults import Fault, failing
+from tests.operations.many import held, one_of_each
 from tests.operations.scenes import alive, dead, history, statements, touching
-from tests.operations.test_redrive_many import held, one_of_each
 
 pytestmark = pytest.mark.django_db
 

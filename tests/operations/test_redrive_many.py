@@ -32,27 +32,11 @@ from tests import factories
 from tests.flow.driver import Driver, row
 from tests.flow.state import everything, locked_elsewhere, only_postgresql
 from tests.operations.faults import Fault, Moment, commits, fail, failing
+from tests.operations.many import held, one_of_each
 from tests.operations.scenes import alive, bury, dead, history
 
 pytestmark = pytest.mark.django_db
 own_connections = pytest.mark.django_db(transaction=True)
-
-
-def held(**values: Any) -> OutboxRow:
-    """A held dead letter of a workflow of its own."""
-    return dead(history("activity_scheduled 1"), **values)
-
-
-def one_of_each() -> list[OutboxRow]:
-    """A dead letter that may go, and one for each reason why not."""
-    return [
-        held(),
-        dead(history(status="failed")),
-        dead(history("activity_failed 1")),
-        dead(history("activity_completed 1", "workflow_reopened"), run=1),
-        alive(history("activity_scheduled 1"), status="done"),
-        held(failure_delivered=True),
-    ]
 
 
 OUTCOMES = [Redriven, WorkflowTerminal, HistoryRecordsOutcome, RowNotFound, NotDeadLettered, AlreadyJudged]

@@ -9,7 +9,7 @@ from durable.flow.operator import unblock
 from durable.models import Event, FailedAttempt, OutboxRow, Workflow
 from durable.outcomes import Cause, Failed, Failure
 from durable.store.texts import failures
-from tests.canary.test_canary import Shifting
+from tests.canary.shifting import Shifting
 from tests.flow import cases
 from tests.flow.driver import Driver, failed, workflow
 

@@ -13,7 +13,6 @@ from django.test import override_settings
 import durable
 from durable import Retry, activity, operations
 from durable.client.find import get_workflow
-from durable.flow.delivery import abandon, claim
 from durable.models import OutboxRow, Workflow, WorkItem
 from durable.outcomes import Cause, Failure
 from durable.testing import drain
@@ -26,28 +25,9 @@ from tests.tasks.interface import (
     TaskResultStatus,
     default_task_backend,
 )
+from tests.tasks.letters import DEAD_AT_ONCE, dead_letter, lose, take
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-DEAD_AT_ONCE = {"DELIVERY_ATTEMPTS": 1}
-
-
-def take(worker: str) -> Any:
-    [taken] = claim.claim(worker=worker, limit=1, queues=None, lease_for=timedelta(minutes=1))
-    return taken
-
-
-def lose(taken: Any, cause: Cause = Cause.LEASE_LOST, failure: Failure | None = None) -> None:
-    abandon.abandon(taken, cause=cause, failure=failure, delay=timedelta())
-
-
-def dead_letter() -> Any:
-    """A result whose task has become a dead letter: its only delivery was lost."""
-    result = jobs.answer.enqueue()
-    lose(take("first"))
-    assert OutboxRow.objects.get(workflow_id=result.id).status == "dead"
-    result.refresh()
-    return result
 
 
 def state(result: Any) -> tuple[str, bool, bool]:

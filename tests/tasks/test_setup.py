@@ -17,7 +17,7 @@ from django.test import override_settings
 from durable import Retry
 from durable.tasks import setup
 from tests.architecture.source import ROOT
-from tests.house.test_readme import BLOCK, NAMED, ForeignProject
+from tests.house.foreign import BLOCK, NAMED, ForeignProject
 from tests.tasks.conftest import TASKS
 from tests.tasks.interface import PACKAGE, task_backends
 

@@ -22,7 +22,7 @@ from tests.ledger.models import Entry
 from tests.tasks import jobs
 from tests.tasks.conftest import TASKS, Heard, burst
 from tests.tasks.interface import PACKAGE, TaskResultStatus, task_finished, task_started
-from tests.tasks.test_results import DEAD_AT_ONCE, dead_letter, lose, take
+from tests.tasks.letters import DEAD_AT_ONCE, dead_letter, lose, take
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +21,10 @@ from durable.kernel.codec import encode_arguments
 from durable.kernel.history.events import EventType
 from durable.kernel.payloads import birthplace
 from durable.outcomes import Started
-from tests.waiting import Gate
+from tests.conftest import ROOT
+from tests.waiting import PATIENCE, Gate
 from tests.worker.plant import activities, fighters, quiet, workflows
+from tests.worker.processes import Pipes, Start
 
 DELIVERY_BACKOFF = (timedelta(milliseconds=1), 1.0, timedelta(milliseconds=1))
 
@@ -137,3 +142,36 @@ def collected() -> Iterator[None]:
     """Tasks of fighters whose errors nobody has read complain when they are collected: here, not in a later test."""
     yield
     gc.collect()
+
+
+@pytest.fixture
+def runworker(subprocess_environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+    """`runworker("--burst", PLANT_LEASE="1")` starts one; all are killed at the end."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "manage.py", "runworker", *arguments],
+                cwd=ROOT,
+                env=subprocess_environment
+                | {"DJANGO_SETTINGS_MODULE": "tests.worker.plant_settings", "TMPDIR": str(tmp_path)}
+                | environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate(timeout=PATIENCE)
+
+
+@pytest.fixture
+def pipes(tmp_path: Path) -> Callable[[str], Pipes]:
+    return lambda name: Pipes(tmp_path, name)

@@ -11,7 +11,7 @@ import pytest
 from durable.worker.process.health import HealthSocket, HealthThread
 from durable.worker.threads.wakeup import readable
 from tests.waiting import PATIENCE
-from tests.worker.test_threads import until
+from tests.worker.threads import until
 
 ASKED = b"GET / HTTP/1.1\r\nHost: localhost:8080\r\n\r\n"
 SECRET = "OperationalError: connection to server at db.internal (10.0.0.7), port 5432 failed"

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from django.db import IntegrityError, OperationalError
+from django.db import IntegrityError
 
 from durable.flow.delivery import abandon, acknowledge, postpone
 from durable.kernel.texts.failure import describe
@@ -21,7 +21,6 @@ from durable.outcomes import (
     Completed,
     Ending,
     Failed,
-    Failure,
     GiveBack,
     RetryLater,
 )
@@ -29,17 +28,8 @@ from durable.worker.handlers.delivery import Delivery
 from durable.worker.handlers.execute import CommitFailed, GiveUp, Outcome, PutOff
 from durable.worker.loops.acks import Acks
 from durable.worker.threads import hygiene
+from tests.worker.benches import FAILURE, MS, retryable
 from tests.worker.making import CREATED, CountedTime, claim, delivery
-
-MS = 1000
-
-
-def retryable() -> OperationalError:
-    import sqlite3
-
-    error = OperationalError("database is locked")
-    error.__cause__ = sqlite3.OperationalError("database is locked")
-    return error
 
 
 class Store:
@@ -121,7 +111,6 @@ def failing(times: int, error: Callable[[], Exception] = retryable) -> Callable[
     return fails
 
 
-FAILURE = Failure("ValueError", "no", "trace")
 ENDINGS: list[Ending] = [
     Completed(claim(), '{"ok":1}'),
     Failed(claim(), FAILURE, Cause.APPLICATION_ERROR, CREATED),

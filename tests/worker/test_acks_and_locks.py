@@ -25,12 +25,11 @@ from durable.worker.threads.wakeup import Wake
 from tests.flow.state import locked_elsewhere
 from tests.settings import VENDOR
 from tests.waiting import Gate
+from tests.worker.benches import FAILURE, WAITS, Bench, due_now
 from tests.worker.conftest import Plant
 from tests.worker.making import CountedTime, delivery
 from tests.worker.plant import activities
-from tests.worker.test_acks import FAILURE
-from tests.worker.test_acks_and_rows import WAITS, Bench, due_now
-from tests.worker.test_threads import running, until, until_closed
+from tests.worker.threads import running, until, until_closed
 
 pytestmark = pytest.mark.skipif(VENDOR != "postgresql", reason="SQLite has no row locks.")
 

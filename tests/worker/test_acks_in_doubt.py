@@ -21,12 +21,12 @@ from durable.outcomes import Completed, Ending, OutboxStatus, WorkflowStatus
 from durable.worker.handlers.delivery import Delivery
 from durable.worker.loops.acks import Acks
 from tests.flow.state import expire
+from tests.worker.benches import Bench
 from tests.worker.conftest import Plant
 from tests.worker.hearing import Ear, listening
 from tests.worker.making import claim as claim_of
 from tests.worker.plant import activities, workflows
-from tests.worker.test_acks_and_rows import Bench
-from tests.worker.test_transactional import run, take
+from tests.worker.transactional_runs import run, take
 
 LOST = "server closed the connection unexpectedly"
 

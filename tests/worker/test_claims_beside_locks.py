@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from durable.worker.loops import claims as claims_module
+from tests.worker.floors import Floor
 from tests.worker.making import claim
-from tests.worker.test_claims import Floor
 
 
 def test_results_that_wait_for_locks_take_room_once_there_are_very_many(monkeypatch: pytest.MonkeyPatch) -> None:

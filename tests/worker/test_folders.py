@@ -18,8 +18,8 @@ from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.launching import Launch, launch, said_by
 from tests.worker.plant import workflows
-from tests.worker.test_processes import code_of
-from tests.worker.test_threads import running, until
+from tests.worker.processes import code_of
+from tests.worker.threads import running, until
 
 __all__ = ["launch"]
 

@@ -23,9 +23,7 @@ from tests.settings import VENDOR
 from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
-from tests.worker.test_processes import Start, code_of, runworker
-
-__all__ = ["runworker"]
+from tests.worker.processes import Start, code_of
 
 on_postgresql = pytest.mark.skipif(VENDOR != "postgresql", reason="Django's pool is PostgreSQL's")
 POOLS = ["{}", *(['{"pool": true}'] if VENDOR == "postgresql" else [])]

@@ -17,9 +17,8 @@ from tests.waiting import PATIENCE, Barrier, in_thread
 from tests.worker.conftest import Plant
 from tests.worker.health_port import ASKED, SECRET, Port, answered, port, refuse, said_to, served
 from tests.worker.launching import SUPERVISED, Launch, launch
-from tests.worker.test_machine_limits import free_port
-from tests.worker.test_processes import answer_of, code_of
-from tests.worker.test_threads import until
+from tests.worker.processes import answer_of, code_of, free_port
+from tests.worker.threads import until
 
 __all__ = ["launch", "port", "served"]
 

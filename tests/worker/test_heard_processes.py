@@ -15,10 +15,8 @@ from tests.ledger.models import Entry
 from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
-from tests.worker.test_processes import Pipes, Start
-from tests.worker.test_processes import pipes as pipes  # noqa: PLC0414 - a fixture
-from tests.worker.test_processes import runworker as runworker  # noqa: PLC0414 - a fixture
-from tests.worker.test_threads import until_closed
+from tests.worker.processes import Pipes, Start
+from tests.worker.threads import until_closed
 
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "tests.worker.heard_settings"}
 

@@ -20,7 +20,7 @@ from tests.settings import VENDOR
 from tests.waiting import PATIENCE, Gate
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
-from tests.worker.test_threads import running, until, until_closed
+from tests.worker.threads import running, until, until_closed
 
 pytestmark = pytest.mark.skipif(VENDOR != "postgresql", reason="Django's pool is PostgreSQL's")
 

@@ -19,7 +19,7 @@ from tests.hosting import hosted
 from tests.settings import VENDOR
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
-from tests.worker.test_threads import running, until, until_closed
+from tests.worker.threads import running, until, until_closed
 
 on_sqlite = pytest.mark.skipif(VENDOR != "sqlite", reason="about SQLite")
 on_postgresql = pytest.mark.skipif(VENDOR != "postgresql", reason="about PostgreSQL")

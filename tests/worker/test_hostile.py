@@ -12,9 +12,8 @@ from tests import hostile
 from tests.ledger.models import Entry
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, fighters, workflows
-from tests.worker.test_processes import Start, code_of
-from tests.worker.test_processes import runworker as runworker  # noqa: PLC0414 - a fixture
-from tests.worker.test_threads import running, until, until_closed
+from tests.worker.processes import Start, code_of
+from tests.worker.threads import running, until, until_closed
 
 pytestmark = pytest.mark.usefixtures("collected")
 

@@ -17,7 +17,7 @@ from durable.worker.process.modes import WorkerExit
 from tests.waiting import PATIENCE, Gate
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
-from tests.worker.test_threads import running, until
+from tests.worker.threads import running, until
 
 
 @pytest.fixture(autouse=True)

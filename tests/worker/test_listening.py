@@ -20,7 +20,7 @@ from durable.worker.loops.listening import Listener
 from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
-from tests.worker.test_threads import running, until, until_closed
+from tests.worker.threads import running, until, until_closed
 
 pytestmark = pytest.mark.skipif(os.environ.get("DURABLE_TEST_DATABASE") != "postgresql", reason="NOTIFY")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,17 +26,10 @@ from tests.waiting import PATIENCE, Gate
 from tests.worker.conftest import Plant
 from tests.worker.launching import SUPERVISED, Launch, begun, launch, said_by
 from tests.worker.plant import activities, workflows
-from tests.worker.test_processes import answer_of, code_of
-from tests.worker.test_threads import running, until, until_closed
+from tests.worker.processes import answer_of, code_of, free_port
+from tests.worker.threads import running, until, until_closed
 
 __all__ = ["launch"]
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 # --- descriptors ---

@@ -16,8 +16,8 @@ from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.launching import SUPERVISED, WORKER, Launch, launch
 from tests.worker.plant import activities, workflows
-from tests.worker.test_processes import code_of
-from tests.worker.test_threads import until_closed
+from tests.worker.processes import code_of
+from tests.worker.threads import until_closed
 
 __all__ = ["launch"]
 

@@ -17,11 +17,10 @@ import pytest
 from tests.worker.conftest import Plant
 from tests.worker.launching import SUPERVISED, Launch, assert_given_back, begun, children, launch, said_by
 from tests.worker.plant import activities
-from tests.worker.test_machine_limits import free_port
-from tests.worker.test_processes import Pipes, answer_of, code_of, pipes
-from tests.worker.test_threads import until, until_closed
+from tests.worker.processes import Pipes, answer_of, code_of, free_port
+from tests.worker.threads import until, until_closed
 
-__all__ = ["launch", "pipes"]
+__all__ = ["launch"]
 
 Doors = Callable[[str], Pipes]
 UNASKED = [signal.SIGALRM, signal.SIGRTMIN]

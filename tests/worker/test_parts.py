@@ -26,7 +26,7 @@ from durable.worker.threads.loop import Pulse
 from durable.worker.threads.wakeup import Wake
 from tests.waiting import PATIENCE, Gate
 from tests.worker.making import delivery
-from tests.worker.test_threads import until
+from tests.worker.threads import until
 
 WORKFLOW = uuid.UUID(int=7)
 

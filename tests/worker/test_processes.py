@@ -7,9 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,64 +19,8 @@ from tests.settings import VENDOR
 from tests.waiting import PATIENCE
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities, workflows
-from tests.worker.test_threads import until, until_closed
-
-Start = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def runworker(subprocess_environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
-    """`runworker("--burst", PLANT_LEASE="1")` starts one; all are killed at the end."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-        started.append(
-            subprocess.Popen(
-                [sys.executable, "manage.py", "runworker", *arguments],
-                cwd=ROOT,
-                env=subprocess_environment
-                | {"DJANGO_SETTINGS_MODULE": "tests.worker.plant_settings", "TMPDIR": str(tmp_path)}
-                | environment,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-        )
-        return started[-1]
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=PATIENCE)
-
-
-class Pipes:
-    """Two named pipes by which a handler in another process tells that it is there, and is let go."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.arrived, self.opened = folder / f"{name}-arrived", folder / f"{name}-opened"
-        os.mkfifo(self.arrived)
-        os.mkfifo(self.opened)
-
-    def wait_for_arrival(self) -> None:
-        with self.arrived.open() as pipe:
-            assert pipe.read() == "here\n"
-
-    def let_go(self) -> None:
-        with self.opened.open("w"):
-            pass
-
-
-@pytest.fixture
-def pipes(tmp_path: Path) -> Callable[[str], Pipes]:
-    return lambda name: Pipes(tmp_path, name)
-
-
-def code_of(process: subprocess.Popen[str]) -> int:
-    process.communicate(timeout=PATIENCE)
-    return process.returncode
+from tests.worker.processes import Pipes, Start, answer_of, code_of
+from tests.worker.threads import until, until_closed
 
 
 def test_a_burst_works_until_nothing_is_due_and_exits_0(plant: Plant, runworker: Start) -> None:
@@ -241,16 +183,6 @@ def test_health_is_green_when_all_are_ready_and_gone_after_the_stop(
     process.send_signal(signal.SIGTERM)
     assert code_of(process) == 0
     assert answer_of(port) is None
-
-
-def answer_of(port: int) -> tuple[int, str] | None:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as red:
-        return red.code, red.read().decode()
-    except OSError:
-        return None
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from durable.worker.loops import claims as claims_module
 from durable.worker.loops.claims import WAIT_FOR_RING
 from durable.worker.loops.turns import Turns
 from durable.worker.threads.wakeup import Pace, Wake
+from tests.worker.floors import Floor
 from tests.worker.making import claim
-from tests.worker.test_claims import Floor
 
 Turning = Callable[[Any], TurnReport]
 

@@ -11,7 +11,7 @@ from durable.flow.upkeep import settle
 from tests.waiting import Gate
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
-from tests.worker.test_threads import running, until_closed
+from tests.worker.threads import running, until_closed
 
 
 def test_a_worker_that_waits_at_its_start_is_no_missing_worker(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE, Gate
 from tests.worker.conftest import Plant
 from tests.worker.making import delivery
 from tests.worker.plant import activities, workflows
-from tests.worker.test_threads import running, until, until_closed
+from tests.worker.threads import running, until, until_closed
 
 EVENTS_OF_LOOPS = {"loop_raised", "loop_works_again", "store_trouble", "store_answers_again"}
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -17,24 +15,12 @@ from durable.flow.delivery import acknowledge, claim, renew
 from durable.models import WorkItem
 from durable.outcomes import AckOutcome, Company, Ending, HeldDelivery, OutboxStatus, Renewal, WorkflowStatus
 from durable.worker.process.modes import WorkerExit
-from durable.worker.process.worker import Worker
 from tests.flow.state import locked_elsewhere
-from tests.waiting import PATIENCE, Gate, in_thread
+from tests.waiting import PATIENCE, Gate
+from tests.worker.benches import retryable
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
-from tests.worker.test_acks import retryable
-
-
-@contextmanager
-def running(**options: Any) -> Iterator[tuple[Worker, Future[WorkerExit]]]:
-    """A worker in a thread of its own; stopped at the end of the block."""
-    worker = Worker(**options)
-    future = in_thread(worker.run)
-    try:
-        yield worker, future
-    finally:
-        worker.stop()
-        future.result(PATIENCE)
+from tests.worker.threads import running, until, until_closed
 
 
 class Renewals:
@@ -233,20 +219,6 @@ def failing_first(real: Callable[..., Any], errors: Iterator[Exception]) -> Call
         return real(*args, **kwargs)
 
     return verb
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Look again and again until it holds; fails loudly when it never does."""
-    look_again = threading.Event()
-    for _ in range(int(PATIENCE * 100)):
-        if condition():
-            return
-        look_again.wait(0.01)
-    raise AssertionError("It never came to pass.")
-
-
-def until_closed(plant: Plant, workflow_id: Any) -> None:
-    until(lambda: plant.look(workflow_id).closed_at is not None)
 
 
 def test_a_worker_knows_whether_another_one_serves_its_queues(plant: Plant, settings: Any) -> None:

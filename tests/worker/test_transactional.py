@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import psycopg
@@ -14,30 +12,19 @@ import pytest
 from django.db import IntegrityError, OperationalError, connection
 
 from durable import activity
-from durable.flow.delivery import acknowledge, claim
+from durable.flow.delivery import acknowledge
 from durable.outcomes import AckOutcome, Cause, Claim, Failed, RetryLater, WorkflowStatus
-from durable.worker.handlers import execute, transactional
-from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import Call, CommitFailed, Committed, Lacking, Outcome, PutOff
+from durable.worker.handlers import transactional
+from durable.worker.handlers.execute import CommitFailed, Committed, Lacking, PutOff
 from durable.worker.threads import hygiene
 from tests.ledger.models import Entry
 from tests.settings import VENDOR
+from tests.worker.benches import MS, retryable
 from tests.worker.conftest import Plant
 from tests.worker.plant import activities
-from tests.worker.test_acks import MS, retryable
+from tests.worker.transactional_runs import run, take
 
 real = acknowledge.transactional
-
-
-def run(taken: Claim, waits: list[int]) -> Outcome:
-    call = execute.prepare(taken, rng=random.Random(1))
-    assert isinstance(call, Call)
-    return transactional.run(call, Delivery(taken), wait=waits.append)
-
-
-def take() -> Claim:
-    [taken] = claim.claim(worker="bench", limit=1, queues=None, lease_for=timedelta(minutes=1))
-    return taken
 
 
 def failing_before_commit(times: int, error: Callable[[], Exception]) -> Any:
