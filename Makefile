@@ -37,5 +37,7 @@ texts: .venv/installed  ## the catalogues: new texts in, old ones out, compiled;
 full:  ## the slow tests at their full size, for hours; build/full.txt tells of each
 	.ci/full
 
-docs: .venv/installed  ## the checks of the documentation: links, examples, names of settings and log events
-	DURABLE_TEST_DATABASE=$(DATABASE) $(PYTHON) -m pytest -n auto tests/house tests/architecture $(ARGS)
+docs: .venv/installed  ## the documentation as a site, in build/site, and its checks: links, examples, names of settings and log events
+	.venv/bin/pip install -q --require-hashes -r requirements/docs.txt
+	.venv/bin/sphinx-build -q -W --keep-going docs build/site
+	DURABLE_TEST_DATABASE=$(DATABASE) $(PYTHON) -m pytest -n auto tests/house tests/architecture tests/site $(ARGS)

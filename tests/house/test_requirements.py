@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 from tests.architecture.source import ROOT
 
 FOLDER = ROOT / "requirements"
-NAMES = ["run-time", "development", "tools"]
+NAMES = ["run-time", "development", "docs", "tools"]
 PYTHONS = ["3.11", "3.12", "3.13"]
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 

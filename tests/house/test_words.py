@@ -18,8 +18,10 @@ MAY_SAY_LEASE = {
     ".ci": "big_queues.py big_tables.py",
     "docs": (
         "activities.md architecture.md checks.md dead-letters.md glossary.md guarantees.md languages.md "
-        "lifecycle.md logs-and-signals.md operations.md settings.md testing.md threat-model.md"
+        "lifecycle.md logs-and-signals.md operations.md settings.md testing.md threat-model.md "
+        "tutorial.md"
     ),
+    "docs/how-to": "deploying.md from-celery.md from-django-q2.md long-handlers.md",
     "docs/adr": (
         "002-a-batch-has-one-token.md 011-the-demo-runs-real-processes.md "
         "013-what-another-has-in-memory-is-left-to-it.md 016-a-lock-that-is-held-is-no-failed-try.md "

@@ -1,0 +1,1 @@
+"""The documentation as a site: its code does what its pages say."""
