@@ -18,6 +18,7 @@ from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, DurableError, KeyInvalid, PayloadError, StoreUnavailable, UsageError
 from durable.errors.showing import visible
 from durable.flow.audit import auditing
+from durable.flow.transactions.troubles import trouble_of
 from durable.management.subcommands import SUBCOMMANDS
 from durable.management.subcommands.answer import CommandExit, WrongUsage
 from durable.outcomes import Through
@@ -69,7 +70,7 @@ class Command(BaseCommand):
 
     def _refuse(self, error: Exception, code: CommandExit, options: dict[str, Any]) -> NoReturn:
         """Prints the error to stderr, with `--json` also as data, and exits with the code."""
-        said = f"The database is not available: {error}" if _is_database_error(error) else str(error)
+        said = _about_the_database(error) if _is_database_error(error) else str(error)
         if options["json"]:
             self._print([_as_json({"error": {"code": _code_of(error), "message": said}})])
         shown = visible(said.strip(), lines=True)  # it may name what others have chosen
@@ -112,6 +113,13 @@ def _as_json(data: Any) -> str:
 def _is_storable(text: str) -> bool:
     """Whether a database can store it. Bytes from a shell that are not UTF-8 become lone surrogates."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _about_the_database(error: Exception) -> str:
+    kind = trouble_of(error)
+    if kind.passes:
+        return f"The database is not available: {error}"
+    return f"The command {kind.says}: {str(error).strip()}\n{kind.cure}"
 
 
 def _is_database_error(error: Exception) -> bool:

@@ -21,6 +21,7 @@ from durable.flow.delivery import abandon, acknowledge, postpone
 from durable.flow.looks import probe
 from durable.flow.transactions import transaction
 from durable.flow.transactions.faults import Fault, classify, meets_lock
+from durable.flow.transactions.troubles import trouble_of
 from durable.kernel.texts.failure import for_log
 from durable.logs import words
 from durable.outcomes import AckOutcome, Claim, Ending, GiveBack
@@ -238,7 +239,7 @@ class Acks:
         fields = {"fault": fault.value, "error": words(error), "items": len(batch)}
         self._say_once("acknowledgement_failed", **fields)
         if isinstance(error, DatabaseFault) and not meets_lock(error):
-            self.pulse.fail(str(fields["error"]))
+            self.pulse.fail(str(fields["error"]), kind=trouble_of(error))
         if fault is Fault.NEW_CONNECTION:
             hygiene.drop()
         now = self._timing.now()

@@ -11,6 +11,7 @@ from django.db import Error as DatabaseFault
 from django.db import connections
 
 from durable.flow.transactions.faults import Fault, classify
+from durable.flow.transactions.troubles import Trouble, trouble_of
 from durable.kernel.texts.failure import for_log
 from durable.logs import words
 from durable.worker.threads import hygiene
@@ -24,7 +25,7 @@ LONGEST_REST = 5.0
 
 
 class Pulse:
-    """What health asks a loop: whether it is working, since when, and whether the database answers."""
+    """What health asks a loop: whether it is working, since when, and what is wrong with the database."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -32,6 +33,8 @@ class Pulse:
         self.trouble: str = ""
         self.is_bug = False
         """Whether the trouble is an error of ours and not the database's."""
+        self.kind = Trouble.AWAY
+        """If it is the database's: which kind."""
         self.troubled_since: float | None = None
 
     def begin(self) -> None:
@@ -42,9 +45,10 @@ class Pulse:
         """The step is over."""
         self.busy_since = None
 
-    def fail(self, trouble: str, *, is_bug: bool = False) -> None:
+    def fail(self, trouble: str, *, kind: Trouble = Trouble.AWAY, is_bug: bool = False) -> None:
         """The step failed, because of the database or of a bug of ours."""
         self.trouble = trouble
+        self.kind = kind
         self.is_bug = is_bug
         if self.troubled_since is None:
             self.troubled_since = time.monotonic()
@@ -60,7 +64,8 @@ class Pulse:
         if self.trouble and self.is_bug:
             return f"the {self.name} loop fails because of a bug of the engine: {self.trouble}"
         if self.trouble:
-            return f"the {self.name} loop cannot reach the database: {self.trouble}"
+            cure = "" if self.kind.passes else f" ({self.kind.cure})"
+            return f"the {self.name} loop {self.kind.says}: {self.trouble}{cure}"
         since = self.busy_since
         if since is not None and time.monotonic() - since > stuck_after:
             return f"the {self.name} loop has been stuck for {time.monotonic() - since:.0f} s"
@@ -71,7 +76,7 @@ class Loop:
     """Runs `step` on a separate thread until stopped. `step` returns how many seconds to rest (0: none).
 
     After an error the step is repeated with a jittered back-off, on a new connection each time. A database error is
-    logged once; any other is a bug of ours, and logged each time.
+    logged once for each kind of trouble, with its cure; any other is a bug of ours, and logged each time.
     The thread ends only by `stop`, and closes its connections when it does. `prepare` comes before each step.
     """
 
@@ -153,10 +158,18 @@ class Loop:
         return rest
 
     def _failed(self, fault: BaseException, *, is_bug: bool = False) -> float:
-        if not is_bug and (not self._failures or self.pulse.is_bug):
-            log.warning("store_trouble", loop=self.pulse.name, error=words(fault))
+        kind = trouble_of(fault)
+        if not is_bug and (not self._failures or self.pulse.is_bug or kind is not self.pulse.kind):
+            self._say(kind, fault)
         self._failures += 1
-        self.pulse.fail(words(fault), is_bug=is_bug)
+        self.pulse.fail(words(fault), kind=kind, is_bug=is_bug)
         hygiene.drop()
         rest = min(FIRST_REST * 2.0 ** min(self._failures - 1, 16), LONGEST_REST)
         return rest * self._rng.uniform(0.8, 1.2)
+
+    def _say(self, kind: Trouble, fault: BaseException) -> None:
+        fields = {"loop": self.pulse.name, "trouble": kind.name.lower(), "error": words(fault)}
+        if kind.passes:
+            log.warning("store_trouble", **fields)
+        else:
+            log.error("store_refuses", **fields, cure=kind.cure)
