@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
+import durable
 from tests.architecture.source import ROOT
+from tests.screenshots.pages import HEIGHTS
 
 DOCS = ROOT / "docs"
 
@@ -17,11 +19,28 @@ def test_every_page_is_on_the_site() -> None:
     assert listed - pages == set()
 
 
+def test_every_public_name_is_on_the_page_of_the_api() -> None:
+    text = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\.\. auto\w+:: (?:[\w.]+\.)?(\w+)$", text, re.MULTILINE))
+    assert set(durable.__all__) - {"__version__"} - named == set()
+
+
 def test_the_build_of_the_site_fails_for_a_warning() -> None:
     for name in ("Makefile", ".ci/run"):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert re.search(r"sphinx-build .*-W .*docs ", text), name
         assert "requirements/docs.txt" in text, name
+
+
+def test_the_pictures_of_the_pages_are_those_that_the_script_takes() -> None:
+    taken = {f"images/admin-{name}.png" for name in HEIGHTS}
+    shown = {
+        target
+        for path in DOCS.glob("*.md")
+        for target in re.findall(r"!\[[^]]*\]\(([^)]+)\)", path.read_text(encoding="utf-8"))
+    }
+    assert shown == taken
+    assert {f"images/{path.name}" for path in (DOCS / "images").iterdir()} == taken
 
 
 def test_what_builds_the_site_has_the_versions_of_the_suite() -> None:

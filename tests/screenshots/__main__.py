@@ -9,15 +9,14 @@ import argparse
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.screenshots.pages import HEIGHTS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 IMAGES = Path(__file__).resolve().parent.parent.parent / "docs" / "images"
-HEIGHTS = {"triage": 640, "dead-letters": 760, "redrive-preview": 720, "dead-letter": 900}
-"""The pictures of the documentation, and how high they are."""
 
 
 def main() -> None:
@@ -46,11 +45,11 @@ def _take(asked: argparse.Namespace) -> None:
     from django.test.testcases import LiveServerThread
     from django.utils import translation
 
-    from tests.screenshots import scene
+    from tests.screenshots import pages, scene
 
     call_command("migrate", verbosity=0)
     translation.activate("en")
-    pages = _pages(scene.build())
+    shown = pages.addresses(scene.build())
     server = LiveServerThread("127.0.0.1", StaticFilesHandler)
     server.daemon = True
     server.start()
@@ -59,7 +58,7 @@ def _take(asked: argparse.Namespace) -> None:
     try:
         _log_in(browser, f"http://127.0.0.1:{server.port}")
         asked.to.mkdir(parents=True, exist_ok=True)
-        for name, address in pages.items():
+        for name, address in shown.items():
             if asked.to != IMAGES or name in HEIGHTS:
                 _resize(browser, asked.width, 900)
                 browser.get(f"http://127.0.0.1:{server.port}{address}")
@@ -67,30 +66,6 @@ def _take(asked: argparse.Namespace) -> None:
     finally:
         browser.quit()
         server.terminate()
-
-
-def _pages(rows: Mapping[str, Any]) -> dict[str, str]:
-    """The pages by the name of their picture."""
-    from django.urls import reverse
-
-    keys = "&".join(f"_selected_action={row.pk}" for row in rows["letters"])
-    letter, running, blocked = rows["letter"], rows["running"], rows["blocked"]
-    return {
-        "triage": reverse("admin:app_list", args=["durable"]),
-        "dead-letters": reverse("admin:durable_deadletter_changelist"),
-        "dead-letter": reverse("admin:durable_deadletter_change", args=[letter.pk]),
-        "redrive-preview": reverse("admin:durable_deadletter_changelist") + "#" + keys,
-        "discard": reverse("admin:durable_deadletter_discard", args=[letter.pk]),
-        "workflows": reverse("admin:durable_workflow_changelist"),
-        "workflow": reverse("admin:durable_workflow_change", args=[running.pk]),
-        "blocked": reverse("admin:durable_workflow_change", args=[blocked.pk]),
-        "cancel": reverse("admin:durable_workflow_cancel", args=[running.pk]),
-        "signal": reverse("admin:durable_workflow_signal", args=[running.pk]),
-        "outbox": reverse("admin:durable_outboxrow_changelist"),
-        "staff-actions": reverse("admin:durable_staffaction_changelist"),
-        "workers": reverse("admin:durable_worker_changelist"),
-        "messages": reverse("admin:durable_message_changelist"),
-    }
 
 
 def _browser(width: int, *, dark: bool) -> Any:

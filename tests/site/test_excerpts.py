@@ -1,0 +1,238 @@
+"""The short pieces of code on the other pages run, too, each in surroundings that its page describes."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import base64
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import pytest
+from django.core.management import call_command
+from django.db.utils import ConnectionHandler
+from django.test import TestCase, override_settings
+
+import durable
+from durable import operations, testing
+from durable.kernel.authoring.registry import registry
+from durable.models import DeadLetter, Workflow
+from tests import factories
+from tests.architecture.source import ROOT
+
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+ELSEWHERE = {"testing.md", "django-tasks.md", "tutorial.md"}
+"""Pages whose code other tests run, as those of `how-to/` (`test_guides`)."""
+
+
+@dataclass
+class Receipt:
+    number: str
+    items: list[int]
+
+
+class OutOfStock(Exception):
+    pass
+
+
+class Surroundings(dict[str, Any]):
+    """The names that pages use without defining them."""
+
+    def __init__(self, **names: Any) -> None:
+        super().__init__(
+            durable=durable, activity=durable.activity, workflow=durable.workflow, Retry=durable.Retry, asyncio=asyncio,
+            timedelta=timedelta, Decimal=Decimal, Annotated=Annotated, os=os, Receipt=Receipt, OutOfStock=OutOfStock,
+            __name__="shop.activities", **names,
+        )  # fmt: skip
+
+    def run(self, text: str) -> Surroundings:
+        exec(text, self)
+        return self
+
+    def statements(self, text: str, before: Callable[[str], None]) -> None:
+        """One statement after the other; `before` is told each."""
+        for statement in ast.parse(text).body:
+            before(ast.unparse(statement))
+            exec(ast.unparse(statement), self)
+
+
+def pieces(page: str) -> list[str]:
+    """The blocks of a page."""
+    return [textwrap.dedent(text) for _, text in BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))]
+
+
+@pytest.fixture(autouse=True)
+def own_registry() -> Iterator[None]:
+    with registry.isolated():
+        yield
+
+
+def shop(**names: Any) -> Surroundings:
+    """Two activities and a workflow, as the pages call them."""
+    return Surroundings(**names).run(
+        textwrap.dedent(
+            """
+            @activity(name="shop.charge")
+            def charge(order_id: int, amount: Decimal) -> Receipt:
+                return Receipt(f"R-{order_id}", [1, 2])
+
+            @activity(name="shop.ship")
+            def ship(item: int) -> None: ...
+
+            @workflow(name="shop.checkout")
+            async def checkout(order_id: int) -> str:
+                return (await charge.execute(order_id, Decimal(1))).number
+            """
+        )
+    )
+
+
+@pytest.mark.django_db
+def test_the_workflow_of_the_first_page() -> None:
+    (text,) = pieces("index.md")
+    made = shop()
+    made["workflow"] = durable.workflow(name="shop.first_page")
+    approved = [(timedelta(hours=1), "approval", {"by": "Ada"})]
+    assert testing.run(made.run(text)["checkout"], 42, signals=approved) == "R-42 approved by Ada"
+
+
+def test_an_activity_with_all_options() -> None:
+    made = Surroundings().run(pieces("activities.md")[0])
+    assert made["charge"].name.endswith("charge")
+
+
+@pytest.mark.parametrize(("status", "error"), [(429, durable.RetryAfter), (410, durable.NoRetry), (200, None)])
+def test_an_activity_that_says_when(status: int, error: type[Exception] | None) -> None:
+    made = Surroundings().run("def handler(response):\n" + textwrap.indent(pieces("activities.md")[1], "    "))
+    response = SimpleNamespace(status_code=status, headers={"Retry-After": "30"})
+    if error is None:
+        made["handler"](response)
+        return
+    with pytest.raises(error):
+        made["handler"](response)
+
+
+@pytest.mark.django_db
+def test_who_sees_which_rows() -> None:
+    (text,) = pieces("admin.md")
+    narrow = Surroundings().run(text)["of_their_team"]
+    factories.WorkflowFactory(queue="mails"), factories.WorkflowFactory(queue="imports")
+    member = SimpleNamespace(is_superuser=False, profile=SimpleNamespace(queues=["mails"]))
+    assert [row.queue for row in narrow(member, Workflow.objects.all())] == ["mails"]
+    assert narrow(SimpleNamespace(is_superuser=True), Workflow.objects.all()).count() == 2
+
+
+@pytest.mark.django_db
+def test_the_verbs_for_dead_letters(admin_user: Any) -> None:
+    (text,) = pieces("dead-letters.md")
+    made = Surroundings(request=SimpleNamespace(user=admin_user))
+
+    def fresh(statement: str) -> None:
+        workflow = factories.WorkflowFactory()
+        factories.history_of(workflow, length=1)
+        row = factories.DeadLetterFactory(workflow=workflow, ordinal=1)
+        made.update(workflow_id=workflow.pk, ordinal=row.ordinal)
+
+    made.statements(text, fresh)
+    left = DeadLetter.objects.filter(status="dead")
+    assert operations.preview_redrive(operations.DeadLetterFilter(activity="shop.charge")).redrivable == left.count()
+    assert made["workflow_id"] not in left.values_list("workflow_id", flat=True)
+
+
+def test_the_settings_of_the_codec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DURABLE_KEY_2026_11", base64.b64encode(b"k" * 32).decode())
+    with override_settings(DURABLE=Surroundings().run(pieces("encryption.md")[0])["DURABLE"]):
+        call_command("check", "--fail-level", "WARNING", "--tag", "durable")
+
+
+def test_secret_fields() -> None:
+    made = Surroundings().run(pieces("encryption.md")[1])
+    assert made["charge"].name.endswith("charge")
+    with override_settings(DURABLE=made["DURABLE"]):
+        call_command("check", "--fail-level", "WARNING", "--tag", "durable")
+
+
+def test_sentry() -> None:
+    text = pieces("logs-and-signals.md")[0].replace("dsn=...", "dsn=None")
+    imports = (
+        "import logging, sentry_sdk\nfrom sentry_sdk.integrations.django import DjangoIntegration\n"
+        "from sentry_sdk.integrations.logging import LoggingIntegration\n"
+    )
+    subprocess.run([sys.executable, "-c", imports + text], check=True, timeout=60, capture_output=True)
+
+
+@pytest.mark.django_db
+def test_signals_in_a_test_case() -> None:
+    made = shop()
+    made["self"] = TestCase
+    made.run(pieces("logs-and-signals.md")[1])
+    assert Workflow.objects.get().status == "completed"
+
+
+@pytest.mark.django_db
+def test_the_options_of_sqlite(tmp_path: Path) -> None:
+    (text,) = pieces("operations.md")
+    database = {"ENGINE": "django.db.backends.sqlite3", "NAME": tmp_path / "db.sqlite3", **eval(f"{{{text}}}")}
+    connections = ConnectionHandler({"default": database})
+    with connections["default"].cursor() as cursor:
+        cursor.execute("PRAGMA journal_mode")
+        assert cursor.fetchone() == ("wal",)
+    connections.close_all()
+
+
+def test_a_workflow_with_options_and_one_that_blocks_on_more() -> None:
+    first, _, _, last = pieces("writing-workflows.md")
+    for text in (first, last):
+        with registry.isolated():
+            assert Surroundings().run(text)["checkout"].name.endswith("checkout")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_a_handle_can_do() -> None:
+    made = shop()
+
+    def before(statement: str) -> None:
+        made["workflow_id"] = getattr(made.get("handle"), "id", None)
+        if "start(" in statement and isinstance(made.get("handle"), durable.Handle):
+            made["handle"].cancel(reason="the key is needed again")
+            testing.drain()
+        if "result(" in statement:
+            testing.drain()
+        if "signal(" in statement or "cancel(" in statement:
+            made["handle"] = made["checkout"].start(7)
+
+    made.statements(pieces("writing-workflows.md")[1], before)
+    assert Workflow.objects.filter(type="shop.checkout").count() == 6
+
+
+@pytest.mark.django_db
+def test_what_workflow_code_may_do() -> None:
+    text = pieces("writing-workflows.md")[2]
+    code = (
+        "@workflow(name='shop.everything')\n"
+        "async def everything(order_id: int, amount: Decimal) -> str:\n    items = [1, 2]\n"
+        + textwrap.indent(text, "    ")
+        + "    return f'{receipt.number} {verdict}'\n"
+    )
+    everything = shop().run(code)["everything"]
+    assert testing.run(everything, 42, Decimal(1), signals=[(timedelta(hours=1), "approval", "fine")]) == "R-42 fine"
+
+
+def test_the_code_of_every_page_is_run() -> None:
+    source = Path(__file__).read_text(encoding="utf-8")
+    pages = {path.name for path in DOCS.glob("*.md") if BLOCK.search(path.read_text(encoding="utf-8"))}
+    assert {page for page in pages - ELSEWHERE if f'pieces("{page}")' not in source} == set()
+    for page in pages - ELSEWHERE:
+        taken = re.findall(rf'pieces\("{page}"\)(?:\[(\d)\])?', source)
+        assert len(pieces(page)) == 1 or "" in taken or len(set(taken)) == len(pieces(page)), page
