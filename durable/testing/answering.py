@@ -26,11 +26,11 @@ def answer() -> None:
 
 
 def _first_error(jobs: Sequence[fresh.Job]) -> dict[str, Any] | None:
-    for job in jobs:
+    for at, job in enumerate(jobs):
         try:
             replayed(job["history"], _found(job))
         except (NonDeterminism, WorkflowBlocked, Impure, NotReplayable) as error:
-            return {"origin": job["origin"], **fresh.told(error)}
+            return {"at": at, "origin": job["origin"], **fresh.told(error)}
     return None
 
 

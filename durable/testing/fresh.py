@@ -41,6 +41,23 @@ def job(history: History, definition: WorkflowDefinition[Any, Any]) -> Job:
 
 def replay(jobs: Sequence[Job], *, hash_seed: int) -> None:
     """Replay in one new process, with this project's settings. Raises what the replay raised there."""
+    failed = _first_failed(jobs, hash_seed)
+    if failed is not None:
+        raise failed[1]
+
+
+def replay_each(jobs: Sequence[Job], *, hash_seed: int) -> dict[int, Exception]:
+    """The same, going on after each that fails, in one more process: the errors, by the index of the job."""
+    errors: dict[int, Exception] = {}
+    done = 0
+    while done < len(jobs) and (failed := _first_failed(jobs[done:], hash_seed)) is not None:
+        errors[done + failed[0]] = failed[1]
+        done += failed[0] + 1
+    return errors
+
+
+def _first_failed(jobs: Sequence[Job], hash_seed: int) -> tuple[int, Exception] | None:
+    """The index of the first job that does not replay, and why."""
     project = getattr(settings, "SETTINGS_MODULE", None) or os.environ.get(ENVIRONMENT_VARIABLE)
     if project is None:
         raise NotReplayable(
@@ -67,7 +84,8 @@ def replay(jobs: Sequence[Job], *, hash_seed: int) -> None:
     if answer is not None:
         error = _error(answer)
         error.add_note(f"While replaying {answer['origin']} in a fresh process with PYTHONHASHSEED={hash_seed}.")
-        raise error
+        return answer["at"], error
+    return None
 
 
 def told(error: Exception) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import durable
 from durable.client.handle import Handle
 from durable.errors import NewerEngine
 from durable.flow.looks import look
@@ -40,22 +42,27 @@ class History:
     exported: Exported
 
 
-def export_history(workflow: Handle[Any] | uuid.UUID | str) -> Exported:
+def export_history(workflow: Handle[Any] | uuid.UUID | str, *, payloads: bool = True) -> Exported:
     """A workflow's whole history as plain JSON, payloads included as the codec wrote them.
 
-    `json.dump` it into a file beside your tests, and `replay` the file. Raises `WorkflowNotFound`.
+    `json.dump` it into a file beside your tests, and `replay` the file. Without `payloads` it holds only the order and
+    the names of events, activities and signals, which people can read and no code can be replayed on. Raises
+    `WorkflowNotFound`.
     """
     workflow_id = workflow.id if isinstance(workflow, Handle) else uuid.UUID(str(workflow))
     snapshot = look.snapshot(workflow_id)
     events = events_of(workflow_id)
     return {
         "format": FORMAT,
+        "engine": durable.__version__,
+        "python": platform.python_version(),
         "workflow_id": str(workflow_id),
         "type": snapshot.type,
-        "key": snapshot.key,
+        "key": snapshot.key if payloads else None,
         "status": snapshot.status.value,
         "run": effective.run_at_end(events),
-        "events": [_exported(event) for event in events],
+        **({} if payloads else {"payloads": False}),
+        "events": [_exported(event, payloads=payloads) for event in events],
     }
 
 
@@ -65,6 +72,10 @@ def read(source: Source) -> History:
     Raises `NotReplayable` for anything else, and for a single activity, which has no code to replay.
     """
     origin, data = _loaded(source)
+    if data.get("payloads") is False:
+        raise NotReplayable(
+            f"{origin} was exported without payloads: no code can be replayed on it. Export it with its payloads."
+        )
     try:
         known = data["format"] == FORMAT
         history = History(
@@ -113,11 +124,18 @@ def _loaded(source: Source) -> tuple[str, Mapping[str, Any]]:
     return origin, data
 
 
-def _exported(event: Event) -> dict[str, Any]:
+_NAMES = frozenset(
+    {"type", "python", "activity", "timer", "name", "kind", "id", "seq", "cause", "keeps", "mode", "then"}
+)
+"""What the data of events says without payloads, texts of failures, and people: names, and references to events."""
+
+
+def _exported(event: Event, *, payloads: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {"seq": event.seq, "type": event.type.value, "at": event.recorded_at.isoformat()}
     if event.ordinal is not None:
         shown["ordinal"] = event.ordinal
-    return {**shown, "data": event.data}
+    data = event.data if payloads else {name: value for name, value in event.data.items() if name in _NAMES}
+    return {**shown, "data": data}
 
 
 def _event(data: Mapping[str, Any]) -> Event:
