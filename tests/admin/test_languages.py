@@ -240,6 +240,17 @@ def test_a_page_says_what_it_says_in_the_readers_language(root: Client) -> None:
         assert "Le worker est mort" in root.get(page_of(row)).text
 
 
+@pytest.mark.parametrize(
+    ("asked", "heading"), [("de-AT,de;q=0.9", "Dead Letters"), ("fr", "Lettres mortes"), ("nl", "Dead letters")]
+)
+def test_a_browser_is_answered_in_its_language(root: Client, settings: Any, asked: str, heading: str) -> None:
+    """As the page on languages says: by Django's own middleware; a language without a catalogue gets English."""
+    before, after = settings.MIDDLEWARE[:2], settings.MIDDLEWARE[2:]
+    settings.MIDDLEWARE = [*before, "django.middleware.locale.LocaleMiddleware", *after]
+    page = root.get(list_of(ROOMS[5]), headers={"accept-language": asked}).text
+    assert f'aria-current="page">{heading}' in page or f"<h1>{heading}</h1>" in page, page[:3000]
+
+
 def test_the_red_button_asks_for_the_end_of_the_workflow_and_the_link_leaves_the_form(root: Client) -> None:
     """In German *Abbrechen* may be either."""
     workflow = factories.WorkflowFactory()

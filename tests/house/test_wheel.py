@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.source import ROOT
+from tests.languages.catalogues import LANGUAGES
 
 LEFT_OUT = {".pyc", ".swp"}
 
@@ -55,6 +56,7 @@ def test_the_wheel_carries_every_file_of_the_app(wheel: zipfile.ZipFile) -> None
         if path.is_file() and path.suffix not in LEFT_OUT and "__pycache__" not in path.parts
     }
     assert "durable/py.typed" in wanted
+    assert {f"durable/locale/{language}/LC_MESSAGES/django.mo" for language in LANGUAGES} <= wanted
     assert wanted - there == set()
 
 
