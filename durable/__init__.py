@@ -14,6 +14,10 @@ from durable.errors import (
     ActivityError,
     AlreadyRegistered,
     ArgumentsMismatch,
+    ChildCancelled,
+    ChildError,
+    ChildFailed,
+    ChildTimedOut,
     CodeRaised,
     ConfigurationError,
     DurableError,
@@ -49,6 +53,7 @@ from durable.errors import (
     WorkflowTimedOut,
 )
 from durable.kernel.authoring.activity_context import activity_info
+from durable.kernel.authoring.children import Child, cancel_workflow, open_children, signal_workflow
 from durable.kernel.authoring.context import logger, now, random, rng, sleep, uuid4, wait_for_signal, workflow_info
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.payloads.secrets import Secret
@@ -67,6 +72,11 @@ __all__ = [
     "ArgumentsMismatch",
     "CancelAnswer",
     "CancelOutcome",
+    "Child",
+    "ChildCancelled",
+    "ChildError",
+    "ChildFailed",
+    "ChildTimedOut",
     "CodeRaised",
     "ConfigurationError",
     "DurableError",
@@ -107,11 +117,14 @@ __all__ = [
     "__version__",
     "activity",
     "activity_info",
+    "cancel_workflow",
     "get_workflow",
     "logger",
     "now",
+    "open_children",
     "random",
     "rng",
+    "signal_workflow",
     "sleep",
     "uuid4",
     "wait_for_signal",

@@ -116,6 +116,7 @@ _ON_BOTH = {
     "commits of a three-step workflow": _most(0.5),
     "commits of a fan-out of 100": _most(10),
     "one fan-out of 100 alone": _most(40),
+    "children of one parent against activities of fan-outs of 100": _least(0.5),
     "pick-up by an idle worker": _most(15),
     "many live against few, workflows of 20 steps": _most(1.2),
     "many live against few, workflows of 20 steps and 50 ms": _most(1.2),

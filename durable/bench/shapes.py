@@ -25,6 +25,7 @@ class Sizes:
     one_by_one: int = 500
     workflows: int = 500
     fan_outs: int = 20
+    children: int = 1000
     pick_ups: int = 120
     alone: int = 30
     sequence: int = 2000
@@ -41,6 +42,7 @@ QUICK = Sizes(
     one_by_one=200,
     workflows=200,
     fan_outs=8,
+    children=300,
     pick_ups=30,
     alone=20,
     sequence=300,
@@ -50,6 +52,7 @@ QUICK = Sizes(
     plain_for=0.1,
 )
 WIDTH = 100
+CHILDREN = "children of one parent"
 
 
 @dataclass(slots=True)
@@ -61,6 +64,12 @@ class Interleaved:
     ratios: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     rates: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     plain_rates: list[float] = field(default_factory=list)
+    times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """One shape's rates against another's of the same round."""
+
+    def against(self, name: str, other: str) -> None:
+        """Compares the last rates of two shapes."""
+        self.times[f"{name} against {other}"].append(self.rates[name][-1] / self.rates[other][-1])
 
     def measure(self, name: str, units: int, measured: Callable[[], None]) -> None:
         """Run `measured`, which does so many units, between two runs of the plain loop."""
@@ -85,6 +94,8 @@ def one_round(alias: str, sizes: Sizes, into: Interleaved) -> None:
         into.measure(
             "activities of fan-outs of 100", sizes.fan_outs * WIDTH, lambda: drain_fan_outs(worker, sizes.fan_outs)
         )
+        into.measure(CHILDREN, sizes.children, lambda: drain_family(worker, sizes.children))
+        into.against(CHILDREN, "activities of fan-outs of 100")
 
 
 def enqueue_one_by_one(count: int) -> None:
@@ -114,6 +125,13 @@ def drain_workflows(worker: Running, count: int) -> None:
     """Workflows of three activities, from before the bulk start to the last completion."""
     goal = worker.closed() + count
     start_workflows(count)
+    worker.wait_workflows(goal)
+
+
+def drain_family(worker: Running, children: int) -> None:
+    """One workflow with so many children that do nothing, from before its start to its end."""
+    goal = worker.closed() + children + 1
+    work.family.start(children)
     worker.wait_workflows(goal)
 
 

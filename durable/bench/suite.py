@@ -89,6 +89,8 @@ def _rates(findings: Findings, alias: str, sizes: Sizes) -> None:
             shapes.one_round(alias, sizes, samples)
     for name, ratios in samples.ratios.items():
         findings.add(name, Unit.RATIO, ratios, per_second=samples.rates[name])
+    for name, times in samples.times.items():
+        findings.add(name, Unit.TIMES, times)
     findings.conditions["plain commits per second"] = (
         f"{min(samples.plain_rates):,.0f} to {max(samples.plain_rates):,.0f}"
     )

@@ -60,6 +60,18 @@ async def fan_out(width: int) -> int:
     return width
 
 
+@workflow(name=f"{MARK}.child")
+async def child(number: int) -> None:
+    """Do nothing."""
+
+
+@workflow(name=f"{MARK}.family")
+async def family(width: int) -> int:
+    """So many children at once."""
+    await asyncio.gather(*(child.execute(number) for number in range(width)))
+    return width
+
+
 @workflow(name=f"{MARK}.patient_steps")
 async def patient_steps(count: int) -> int:
     """Steps, and then a wait for a signal, so that a long history can be replayed from cold."""

@@ -44,6 +44,7 @@ def start(
     """Begin a workflow. See `WorkflowType.start`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.start(...)", f"{shown}.astart(...)")
+    _refuse_children_only(options)
     for name in RESERVED_NAMES & kwargs.keys():
         raise OptionInvalid(name, kwargs[name], "a keyword that start(...) will have in a later release")
     own, options = _divided(kwargs, options, START_NAMES)
@@ -83,6 +84,7 @@ def start_many(
     """Begin one workflow for each call. See `WorkflowType.start_many`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.start_many(...)", f"sync_to_async({shown}.start_many)(...)")
+    _refuse_children_only(options)
     payloads, call_keys = _many(definition, calls, options, keys)
     new = [_new_workflow(definition, *made, options, key) for made, key in zip(payloads, call_keys, strict=True)]
     outcomes = _outcomes(definition, starting.start(new), options) if new else []
@@ -141,6 +143,11 @@ def enqueue_many(
 
 
 # --- what is checked -----------------------------------------------------------------------------------------------
+
+
+def _refuse_children_only(options: StartOptions) -> None:
+    if options.parent_close is not None:
+        raise OptionInvalid("parent_close", options.parent_close, "for execute(...) in workflow code only")
 
 
 def _divided(kwargs: Mapping[str, Any], options: Options, names: frozenset[str]) -> tuple[dict[str, Any], Options]:

@@ -161,7 +161,7 @@ def _schedule(
         kwargs,
         codec=execution.codec,
         workflow_id=execution.workflow_id,
-        key=execution.digest_key,
+        key=execution.calls.digest_key,
     )
     future = context.schedule(definition, payload=call.payload, digest=call.digest, options=data)
     # It is a future, and is typed as a coroutine without Any in its first places: mypy takes neither a future in

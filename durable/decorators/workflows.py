@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from durable.errors import CODE_ERRORS, InsideWorkflow, KeyTaken, OutsideWorkflow
-from durable.kernel.authoring import context, declarations
+from durable.kernel.authoring import children, context, declarations
+from durable.kernel.authoring.children import Child, Sending
 from durable.kernel.authoring.definitions import WorkflowDefinition
-from durable.kernel.authoring.options import OnConflict, StartOptions
+from durable.kernel.authoring.options import START_NAMES, OnConflict, ParentClose, StartOptions
 from durable.kernel.authoring.registry import registry
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ R = TypeVar("R")
 
 
 class WorkflowType(WorkflowDefinition[P, R]):
-    """A registered workflow type. `.start(...)` begins one."""
+    """A registered workflow type. `.start(...)` begins one; in workflows, `.execute(...)` one as a child."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> NoReturn:
         """Raises: a workflow runs on the engine's own loop only. `InsideWorkflow` in workflow code, else
@@ -32,7 +33,11 @@ class WorkflowType(WorkflowDefinition[P, R]):
         name = self.fn.__name__
         call = f"The plain call {name}(...)"
         if context.in_turn():
-            raise InsideWorkflow(call, "Put what several workflows share into an `async def` without `@workflow`.")
+            raise InsideWorkflow(
+                call,
+                f"Run it as a child with `await {name}.execute(...)`, or put what several workflows share into an "
+                "`async def` without `@workflow`.",
+            )
         raise OutsideWorkflow(call, f"Begin a workflow with `{name}.start(...)`.")
 
     def start(self, *args: Any, **kwargs: Any) -> Handle[R]:
@@ -41,10 +46,37 @@ class WorkflowType(WorkflowDefinition[P, R]):
         `key`, `timeout`, `start_at`, `on_conflict`, `queue` and `priority` are the engine's; a parameter of that name
         is passed by position. Raises `ArgumentsMismatch`, `PayloadError`, `KeyInvalid`, `OptionInvalid`, and
         `KeyTaken` with the id of the live holder (with `on_conflict="existing"`, returns the holder's handle instead).
+
+        In workflow code: starts an abandoned child, whose end this workflow is not told. There the handle only has the
+        id; a key that is taken shows in the history, and raises nothing.
         """
         from durable.client import start
 
+        if context.in_turn():
+            return _detached(self, args, kwargs, StartOptions())
         return start.start(self, args, kwargs, StartOptions())
+
+    def execute(self, *args: P.args, **kwargs: P.kwargs) -> Child[R]:
+        """Starts the workflow as a child of the one whose code is running. Await what this returns for its result.
+
+        The child is started whether or not it is awaited, unless the workflow ends in the same activation: then only if
+        it was to outlive it (`parent_close="abandon"`). Raises `OutsideWorkflow`, `NotRegistered`, `ArgumentsMismatch`
+        and `PayloadError` at the call; the awaiting raises `ChildFailed`, `ChildCancelled`, `ChildTimedOut`, or
+        `KeyTaken`.
+        """
+        return _child(self, args, kwargs, StartOptions())
+
+    def signal(self, key: str, name: str, payload: Any = None) -> Sending:
+        """In workflow code: sends a signal to the workflow of this type that holds the business key. See
+        `durable.signal_workflow`. Elsewhere, `.get(key).signal(...)` sends it.
+        """
+        return children.send_by_key(self, key, name, payload)
+
+    def cancel(self, key: str, *, reason: str = "") -> Sending:
+        """In workflow code: asks the workflow of this type that holds the business key to cancel. See
+        `durable.cancel_workflow`.
+        """
+        return children.send_by_key(self, key, None, reason)
 
     async def astart(self, *args: Any, **kwargs: Any) -> Handle[R]:
         """`start` for async callers."""
@@ -90,8 +122,11 @@ class WorkflowType(WorkflowDefinition[P, R]):
         on_conflict: OnConflict | None = None,
         queue: str | None = None,
         priority: int | None = None,
+        parent_close: ParentClose | None = None,
     ) -> BoundWorkflow[P, R]:
-        """This workflow type with other options."""
+        """This workflow type with other options. `parent_close` is for `execute` only: what the end of the parent does
+        to a child that has not ended: `"cancel"` (the default; the child may clean up), `"terminate"` or `"abandon"`.
+        """
         chosen = {name: value for name, value in locals().items() if name != "self"}
         return BoundWorkflow(self, StartOptions(**chosen))
 
@@ -107,7 +142,13 @@ class BoundWorkflow(Generic[P, R]):
         """As `WorkflowType.start`, with these options."""
         from durable.client import start
 
+        if context.in_turn():
+            return _detached(self.definition, args, kwargs, self.chosen)
         return start.start(self.definition, args, kwargs, self.chosen)
+
+    def execute(self, *args: P.args, **kwargs: P.kwargs) -> Child[R]:
+        """As `WorkflowType.execute`, with these options."""
+        return _child(self.definition, args, kwargs, self.chosen)
 
     async def astart(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """`start` for async callers."""
@@ -128,6 +169,28 @@ class BoundWorkflow(Generic[P, R]):
         from durable.client import start
 
         return start.start_many(self.definition, calls, self.chosen, keys=keys)
+
+
+def _child(
+    definition: WorkflowType[P, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: StartOptions
+) -> Child[R]:
+    if not context.in_turn():
+        shown = definition.fn.__name__
+        raise OutsideWorkflow(f"{shown}.execute(...)", f"Elsewhere, {shown}.start(...) begins one.")
+    registry.workflow(definition.name)
+    return children.execute(definition, args, kwargs, options)
+
+
+def _detached(
+    definition: WorkflowType[P, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: StartOptions
+) -> Handle[R]:
+    from durable.client.handle import Handle
+
+    registry.workflow(definition.name)
+    engine = {name: value for name, value in kwargs.items() if name in START_NAMES}
+    own = {name: value for name, value in kwargs.items() if name not in START_NAMES}
+    child = children.execute(definition, args, own, options.with_(**engine), detached=True)
+    return Handle(child.id, hint=definition.result_hint)
 
 
 # --- the decorator -------------------------------------------------------------------------------------------------

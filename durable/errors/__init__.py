@@ -30,6 +30,10 @@
     │   ├── WorkflowCancelled
     │   └── WorkflowTimedOut
     ├── ActivityError                  raised in workflow code: the activity failed for good
+    ├── ChildError                     raised in workflow code: the child ended without a result
+    │   ├── ChildFailed
+    │   ├── ChildCancelled
+    │   └── ChildTimedOut
     ├── NoRetry                        raised by an activity that must not be tried again
     ├── RetryAfter                     raised by an activity: when to try it again
     ├── SignalUnreadable               raised in workflow code: a signal is not of the type asked for
@@ -98,6 +102,10 @@ from durable.errors.usage import (
 )
 from durable.errors.workflows import (
     ActivityError,
+    ChildCancelled,
+    ChildError,
+    ChildFailed,
+    ChildTimedOut,
     CodeRaised,
     HistoryFull,
     MailboxFull,
@@ -124,6 +132,10 @@ __all__ = [
     "AlreadyJudged",
     "AlreadyRegistered",
     "ArgumentsMismatch",
+    "ChildCancelled",
+    "ChildError",
+    "ChildFailed",
+    "ChildTimedOut",
     "CodeRaised",
     "ConfigurationError",
     "DurableError",

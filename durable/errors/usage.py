@@ -184,15 +184,19 @@ class KeyInvalid(DurableError, ValueError):
 
 
 class KeyTaken(DurableError):
-    """A live workflow of this type already holds the business key; `holder` is its id."""
+    """A live workflow of this type already holds the business key; `holder` is its id.
 
-    def __init__(self, workflow_type: str, key: str, holder: Any) -> None:
+    Raised to a parent whose child was refused, it has the number of the call as `ordinal`.
+    """
+
+    def __init__(self, workflow_type: str, key: str, holder: Any, *, ordinal: int | None = None) -> None:
         self.workflow_type = workflow_type
         self.key = key
         self.holder = holder
+        self.ordinal = ordinal
+        advice = 'Use on_conflict="existing" to get its handle.' if ordinal is None else "The child was not started."
         super().__init__(
-            f"The key {key!r} of {workflow_type} belongs to workflow {holder}, which is still live. "
-            'Use on_conflict="existing" to get its handle.'
+            f"The key {key!r} of {workflow_type} belongs to workflow {holder}, which is still live. {advice}"
         )
 
 

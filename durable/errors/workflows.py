@@ -28,10 +28,11 @@ class WorkflowClosed(DurableError):
 class MailboxFull(DurableError):
     """The workflow accepts no signals now: too many are waiting, or its history has no room for more. Nothing was sent.
 
-    `signals` and `size` (bytes) are those that are waiting, counted up to the limits.
+    `signals` and `size` (bytes) are those that are waiting, counted up to the limits; 0 if a workflow has sent the
+    signal.
     """
 
-    def __init__(self, workflow_id: Any, *, signals: int, size: int, history_is_full: bool) -> None:
+    def __init__(self, workflow_id: Any, *, signals: int = 0, size: int = 0, history_is_full: bool = False) -> None:
         self.workflow_id = workflow_id
         self.signals = signals
         self.size = size
@@ -39,6 +40,8 @@ class MailboxFull(DurableError):
         why = (
             "its history has no room for more (MAX_HISTORY_EVENTS, MAX_HISTORY_BYTES)"
             if history_is_full
+            else "too many signals wait to be read, or its history has no room for more"
+            if not signals and not size
             else f"{signals:,} signals of {size:,} bytes are waiting to be read (MAX_UNREAD_SIGNALS, MAX_UNREAD_BYTES)"
         )
         super().__init__(f"Workflow {workflow_id} accepts no signals now: {why}. This one was not sent.")
@@ -114,6 +117,45 @@ class ActivityError(DurableError):
         self.traceback = traceback
         self.attempts = attempts
         super().__init__(f"{activity} failed with {type}: {message}")
+
+
+class ChildError(DurableError):
+    """A child workflow ended without a result. Raised where its parent awaits it.
+
+    `id`, `workflow_type` and `key` are the child's; `ordinal` is the number of the call in its parent.
+    """
+
+    def __init__(self, text: str, *, id: Any, workflow_type: str, key: str | None, ordinal: int) -> None:
+        self.id = id
+        self.workflow_type = workflow_type
+        self.key = key
+        self.ordinal = ordinal
+        super().__init__(f"The child workflow {workflow_type} {id} {text}")
+
+
+class ChildFailed(ChildError):
+    """The child's code raised. `type`, `message` and `traceback` are those of the original error, as text."""
+
+    def __init__(self, *, type: str, message: str, traceback: str = "", **child: Any) -> None:
+        self.type = type
+        self.message = message
+        self.traceback = traceback
+        super().__init__(f"failed with {type}: {message}", **child)
+
+
+class ChildCancelled(ChildError):
+    """The child was cancelled or terminated. It is no `CancelledError`, which would be the parent's own."""
+
+    def __init__(self, *, reason: str = "", **child: Any) -> None:
+        self.reason = reason
+        super().__init__(f"was cancelled{': ' + reason if reason else '.'}", **child)
+
+
+class ChildTimedOut(ChildError):
+    """The child did not end within its `timeout`."""
+
+    def __init__(self, **child: Any) -> None:
+        super().__init__("timed out.", **child)
 
 
 class WorkflowBlocked(DurableError):

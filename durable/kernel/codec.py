@@ -232,6 +232,14 @@ class EncodedCall:
     digest: str
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenCall:
+    """The arguments of a call as JSON natives and as text, before they are sealed for a place."""
+
+    data: Mapping[str, Any] = field(repr=False)
+    plain: str = field(repr=False)
+
+
 def encode_call(
     callee: Callee,
     args: tuple[Any, ...],
@@ -244,6 +252,12 @@ def encode_call(
     """The arguments of a call of this workflow, or by it; `key` is that of the run's digests. Raises
     `ArgumentsMismatch` and `PayloadError` at the call.
     """
+    call = write_call(callee, args, kwargs)
+    return EncodedCall(seal_call(callee, call, codec=codec, workflow_id=workflow_id), digest(call.plain, key))
+
+
+def write_call(callee: Callee, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> WrittenCall:
+    """The arguments as JSON. Raises `ArgumentsMismatch` and `PayloadError`."""
     try:
         data = with_room(callee.plan.encode, args, kwargs)
     except RecursionError as error:
@@ -256,13 +270,17 @@ def encode_call(
             except PayloadError as error:
                 raise _unquoted(error, name, callee.plan.hint_of(name)) from None
         plain = plain_text(data, callee.name)
+    return WrittenCall(data, plain)
+
+
+def seal_call(callee: Callee, call: WrittenCall, *, codec: Codec, workflow_id: uuid.UUID) -> str:
+    """The payload of a call of this workflow, or by it. Raises `PayloadError`."""
     try:
         born = birthplaces.arguments(workflow_id, callee.name)
-        payload = codec.seal(plain, path=callee.name, birthplace=born)
+        return codec.seal(call.plain, path=callee.name, birthplace=born)
     except PayloadTooLarge as error:
-        largest = max(data, key=lambda name: len(written(data[name])), default="")
+        largest = max(call.data, key=lambda name: len(written(call.data[name])), default="")
         raise PayloadTooLarge(f"the arguments of {callee.name}, mostly {largest}", error.size, error.limit) from None
-    return EncodedCall(payload, digest(plain, key))
 
 
 def encode_arguments(

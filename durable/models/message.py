@@ -11,12 +11,13 @@ from durable.models.fields import MarkField, MomentField
 
 
 class Message(models.Model):
-    """Start, activity result, signal or cancel request that the next turn will consume.
+    """Start, activity result, end of a child, signal, cancel request or order to terminate, for the next turn.
 
-    Inserted by start, acknowledge, dead-lettering, discard, signal and cancel; removed by the turn that consumed it.
-    Parked while the workflow is paused or blocked, and for good once it has ended: a signal or a request to cancel that
-    was accepted and that nobody has read stays here, for people to see. Starts and results go with the end. Starts have
-    an index of their own: a backlog of them must not stand between a turn and what goes on.
+    Inserted by start, acknowledge, dead-lettering, discard, signal and cancel, by turns for other workflows, and by
+    what closes a child or a parent; removed by the turn that consumed it. Parked while the workflow is paused or
+    blocked, and for good once it has ended: a signal or a request to cancel that was accepted and that nobody has read
+    stays here, for people to see. The others go with the end. Starts have an index of their own: a backlog of them must
+    not stand between a turn and what goes on.
     """
 
     id = models.BigAutoField(primary_key=True)

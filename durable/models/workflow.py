@@ -48,8 +48,9 @@ class Workflow(models.Model):
     """One durable execution.
 
     `status` is a projection of the history: it is written only together with the event that explains it.
-    Running: moved in by start and resume, out by pause, by the turn (or the acknowledgement of a single activity)
-    that ends it, and by terminate. Paused: in by pause, out by resume and terminate. The four hard terminals: moved
+    Running: moved in by start (of a child, by its parent's turn) and resume, out by pause, by the turn (or the
+    acknowledgement of a single activity) that ends it, and by terminate. Paused: in by pause, out by resume and
+    terminate. Both: out by a turn that finds an order of the parent's end to terminate. The four hard terminals: moved
     in as said, out by nothing but reopen. *Blocked* is a mark beside the status: set by the turn that could not go
     on, cleared by unblock or by the first turn that succeeds after a deploy. `error_class` and `error_group` let lists
     group failures and blocks without reading them.
@@ -71,14 +72,10 @@ class Workflow(models.Model):
     parent = models.ForeignKey("self", models.DO_NOTHING, null=True, db_constraint=False, db_index=False)
     parent_run = models.PositiveIntegerField(
         null=True
-    )  # for a later release: the call of the parent that began this child
-    parent_ordinal = models.PositiveIntegerField(null=True)  # for a later release: as above
-    parent_close = models.CharField(
-        max_length=10, db_default="", blank=True
-    )  # for a later release: what its parent's end does
-    children = models.PositiveIntegerField(
-        db_default=0
-    )  # for a later release: how many it has started; 0 looks for none
+    )  # with the ordinal: the call of the parent that began this child
+    parent_ordinal = models.PositiveIntegerField(null=True)
+    parent_close = models.CharField(max_length=10, db_default="", blank=True)  # what its parent's end does to it
+    children = models.PositiveIntegerField(db_default=0)  # how many it has started; with none its end looks for none
     patches = JsonTextField(null=True)  # for a later release: what `patched` has returned in this run, by id
     queue = models.CharField(max_length=100, default="default")
     priority = models.SmallIntegerField(default=0)
@@ -143,9 +140,7 @@ class Workflow(models.Model):
             models.Index(  # for a later release: retention
                 fields=["closed_at", "id"], condition=Q(closed_at__isnull=False), name="durable_workflow_closed"
             ),
-            models.Index(  # for a later release: a parent's children
-                fields=["parent"], condition=Q(parent__isnull=False), name="durable_workflow_children"
-            ),
+            models.Index(fields=["parent"], condition=Q(parent__isnull=False), name="durable_workflow_children"),
         ]
 
     def __str__(self) -> str:

@@ -97,11 +97,14 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class FailedActivity:
-    """An activity whose failure ended its workflow. `row_id` is None, and `activity` empty, if its row is gone."""
+    """A call whose failure ended its workflow: of an activity, or of a child (`child` is its id, `activity` its type).
+    `row_id` is None, and `activity` empty, if its row is gone.
+    """
 
     ordinal: int
     row_id: int | None
     activity: str
+    child: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,6 +126,7 @@ def test_the_circles_that_are_left() -> None:
         ("durable.admin.dead_letters.confirming", "durable.admin.dead_letters.room"),
         ("durable.kernel.loop.event_loop", "durable.kernel.replay.execution"),
         ("durable.kernel.replay.feeding", "durable.kernel.replay.execution"),
+        ("durable.kernel.replay.feeding_children", "durable.kernel.replay.execution"),
         ("durable.kernel.replay.judging", "durable.kernel.replay.execution"),
         ("durable.worker.process.stopping", "durable.worker.process.worker"),
     }

@@ -40,9 +40,7 @@ USED_BY_OTHERS = {
     "durable.logs.structured._End.fatal": UNTOLD,
     "durable.kernel.replay.execution.Execution.unread_signals": "what a workflow that continues as new will carry over",
 }
-COLUMNS_FOR_LATER = {
-    f"Workflow.{name}": SOON for name in ("parent_run", "parent_ordinal", "parent_close", "status_data")
-}
+COLUMNS_FOR_LATER = {f"Workflow.{name}": SOON for name in ("status_data",)}
 FOR_LATER = tuple(f".{column}" for column in COLUMNS_FOR_LATER)
 PERMISSIONS_FOR_LATER = {"reopen_workflow": SOON}
 

@@ -23,6 +23,7 @@ TINY = Sizes(
     one_by_one=2,
     workflows=2,
     fan_outs=1,
+    children=2,
     pick_ups=1,
     alone=1,
     sequence=3,

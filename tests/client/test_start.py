@@ -256,9 +256,9 @@ def test_in_async_code_the_sync_call_names_its_twin(call, twin):
     assert f"Use `await {twin}" in str(caught.value)
 
 
-def test_in_workflow_code_both_are_refused(monkeypatch):
+def test_in_workflow_code_activities_and_many_at_once_are_refused(monkeypatch):
     monkeypatch.setattr(context, "in_turn", lambda: True)
-    for call in (checkout.start, charge.enqueue):
+    for call in (charge.enqueue, lambda n: checkout.start_many([(n,)])):
         with pytest.raises(InsideWorkflow, match="Make it in an activity"):
             call(1)
 

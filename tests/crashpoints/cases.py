@@ -11,7 +11,7 @@ import durable
 from durable import Retry
 from durable.decorators.activities import activity
 from durable.decorators.workflows import workflow
-from durable.errors import ActivityError
+from durable.errors import ActivityError, KeyTaken, WorkflowClosed
 from tests.ledger.models import Entry
 
 SOON = Retry(max_attempts=2, first=timedelta(seconds=1), jitter=0.0)
@@ -225,6 +225,39 @@ async def overdue() -> None:
     await durable.wait_for_signal("never")
 
 
+@workflow(name="crashpoints.kid")
+async def kid() -> str:
+    """Started as a child; each of them ends in another way."""
+    return f"{await durable.wait_for_signal('go')} grown up"
+
+
+@workflow(name="crashpoints.family")
+async def family() -> list[str]:
+    """Starts children: one completes, one is refused, and by the end of this one, one is cancelled, one is terminated
+    although it is paused, and one goes on.
+    """
+    first, taken = (kid.options(key="first kid").execute() for _ in range(2))
+    said = []
+    try:
+        await taken
+    except KeyTaken as error:
+        said.append(error.key)
+    kid.options(key="second kid", parent_close="terminate").execute()
+    kid.options(key="third kid").execute()
+    kid.options(key="kept kid", parent_close="abandon").execute()
+    given_up = asyncio.create_task(kid.options(key="fourth kid").execute())
+    said.append(await durable.wait_for_signal("on"))
+    given_up.cancel()
+    await first.signal("go", "first")
+    said.append(await first)
+    try:
+        await first.signal("go", "too late")
+    except WorkflowClosed as error:
+        said.append(error.status)
+    kid.signal("kept kid", "go", "kept")
+    return said
+
+
 KNOWN = (
     *(book, pack, flaky, late, spent, broke, doomed, vanishing, told, slow, calm),
     *(
@@ -241,6 +274,8 @@ KNOWN = (
         poisoned,
         planned,
         overdue,
+        family,
+        kid,
     ),
 )
 COMES_SOON = coming

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections import Counter
 from dataclasses import dataclass
@@ -94,11 +95,17 @@ def _by_ordinal(events: list[Any]) -> list[Any]:
 
 
 def _data(data: dict[str, Any]) -> dict[str, Any]:
-    of_the_process = ("request", "digest", DIGEST_KEY, "version")  # the version is of all that a process has registered
+    # The version is of all that a process has registered.
+    of_the_process = ("request", "digest", DIGEST_KEY, "version", "child", "to", "refused", "holder", "parent")
     told = {name: value for name, value in data.items() if name not in of_the_process}
     if "failure" in told:
         told["failure"] = _failure(told["failure"])
+    if "reason" in told:
+        told["reason"] = _ID.sub("…", told["reason"])
     return told
+
+
+_ID = re.compile(r"[0-9a-f-]{36}")
 
 
 def _failure(failure: dict[str, str] | None) -> Any:
@@ -124,6 +131,7 @@ def halves() -> list[str]:
         events.setdefault(event.workflow_id, []).append(event)
     for workflow in workflows.values():
         found += [f"{workflow.key}: {text}" for text in _of_workflow(workflow, events.get(workflow.id, []), messages)]
+        found += [f"{workflow.key}: {text}" for text in _of_children(workflow, workflows, events, messages)]
     failures = Counter(FailedAttempt.objects.values_list("outbox_row_id", flat=True))
     audits = Counter(StaffAction.objects.values_list("outbox_row_id", flat=True))
     effects = Counter(Entry.objects.values_list("label", flat=True))
@@ -166,6 +174,34 @@ def _of_workflow(workflow: Workflow, events: list[Event], messages: list[Message
         found.append("its start waits and was consumed, or neither")
     if workflow.result is not None and events[-1].data.get("result") != workflow.result:
         found.append("it has a result that its history does not know")
+    return found
+
+
+def _of_children(
+    parent: Workflow,
+    workflows: dict[uuid.UUID, Workflow],
+    events: dict[uuid.UUID, list[Event]],
+    messages: list[Message],
+) -> list[str]:
+    """The parent's event and the child's row: both or neither. An end waits for the parent, or is in its history."""
+    of_parent = events.get(parent.id, [])
+    starts = [e for e in of_parent if e.type == EventType.CHILD_STARTED and "refused" not in e.data]
+    rows = [one for one in workflows.values() if one.parent_id == parent.id]
+    found = []
+    if sorted(event.data["child"] for event in starts) != sorted(str(one.id) for one in rows):
+        found.append(f"its history has started {len(starts)} children, and {len(rows)} have it as their parent")
+    if parent.children != len(rows):
+        found.append(f"it counts {parent.children} children of {len(rows)}")
+    for child in rows:
+        ends = (EventType.CHILD_COMPLETED, EventType.CHILD_FAILED, EventType.CHILD_CANCELLED)
+        heard = [event.type for event in of_parent if event.data.get("child") == str(child.id) and event.type in ends]
+        waiting = [m for m in messages if m.workflow_id == parent.id and str(child.id) in m.payload]
+        given_up = EventType.CHILD_CANCELLED in heard
+        if len(heard) > 1 or (len(heard) + len(waiting) > 1 and not given_up):
+            found.append(f"it has heard of the end of {child.key} {len(heard) + len(waiting)} times")
+        both_live = not WorkflowStatus(parent.status).is_terminal
+        if WorkflowStatus(child.status).is_terminal and both_live and not heard and not waiting:
+            found.append(f"{child.key} has ended, and nobody was told")
     return found
 
 

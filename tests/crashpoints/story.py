@@ -51,6 +51,7 @@ STARTED: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
     "poisoned": (cases.poisoned, (), {}),
     "undeployed": (cases.undeployed, (), {}),
     "overdue": (cases.overdue, (), {"timeout": cases.GIVEN_UP_AFTER}),
+    "family": (cases.family, (), {}),
     "planned": (cases.planned, (), {"start_at": stage.BEGINS_AT + timedelta(minutes=10)}),
 }
 ENQUEUED: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -62,7 +63,8 @@ ENQUEUED: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 FORM = uuid.uuid5(uuid.NAMESPACE_OID, "the form that staff has sent")
 """Under one request each row is changed once, however often it is sent."""
-KEYS = frozenset({"journey", "far off", *STARTED, *ENQUEUED})
+KIDS = ("first kid", "second kid", "third kid", "fourth kid", "kept kid")
+KEYS = frozenset({"journey", "far off", *STARTED, *ENQUEUED, *KIDS})
 
 
 class Story:
@@ -185,6 +187,8 @@ class Story:
         for key in ("halted", "ended"):
             if seen[key].status == "paused":
                 acts[f"{key} on"] = lambda key=key: self._signal(seen, key, "on")  # type: ignore[misc]
+        if "second kid" in seen.workflows and seen["second kid"].status == "paused":
+            acts["family on"] = lambda: self._signal(seen, "family", "on")
         acts["planned on"] = lambda: self._signal(seen, "planned", "on")
         if seen["poisoned"].blocked:
             acts["poisoned on"] = lambda: self._signal(seen, "poisoned", "on")
@@ -269,6 +273,9 @@ class Story:
         deployed = "workflow_unblocked" in seen["undeployed"].events
         if deployed and "workflow_begun" in poisoned.events and "workflow_blocked" not in poisoned.events:
             acts.append(lambda: self._die_over(poisoned.id, settings.turn_poison_limit - poisoned.poison))
+        second = seen.workflows.get("second kid")
+        if second is not None and "workflow_begun" in second.events and "workflow_paused" not in second.events:
+            acts.append(lambda: pause.pause(second.id, reason="nobody can turn it", actor="ops"))
         if poisoned.blocked and poisoned.parked == [True]:
             acts.append(lambda: unblock.unblock(poisoned.id, reason="the worker is mended", actor="ops"))
         if seen["calm"].over and seen["calm"].rows[1].status == "done":

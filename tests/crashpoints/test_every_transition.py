@@ -73,6 +73,7 @@ READS = {
         "durable.store.runs.messages.standing",
         "durable.store.runs.messages.is_waiting",
         "durable.store.runs.messages.asked_to_cancel",
+        "durable.store.texts.failures.read_born",
     ),
     *(
         "durable.store.runs.history.sizes",

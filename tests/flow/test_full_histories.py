@@ -150,7 +150,7 @@ def test_signals_before_it_do_not_hide_a_request_to_cancel(
     assert stored(workflow_id).status == "cancelled"
 
 
-@pytest.mark.parametrize(("width", "why"), [(49, "it would reach"), (100, "the workflow's code called more than")])
+@pytest.mark.parametrize(("width", "why"), [(49, "it would reach"), (100, "the workflow's code made more than")])
 def test_what_does_not_fit_into_the_history_does_not_keep_a_request_to_cancel_from_it(
     driver: Driver, settings: Any, width: int, why: str
 ) -> None:

@@ -58,7 +58,7 @@ def forgotten(workflow_id: uuid.UUID) -> None:
 
 
 NEWER_EVENTS: list[Any] = [
-    pytest.param("child_started", {"child": "x"}, "'child_started'", id="type"),
+    pytest.param("reply_given", {"to": "x"}, "'reply_given'", id="type"),
     pytest.param("marker_recorded", {"kind": "patch", "id": "fraud-check"}, "'patch'", id="marker"),
     pytest.param("timer_fired", {"timer": [1, 0], "engine": known.ENGINE + 1}, "the engine 2", id="engine"),
     pytest.param("timer_fired", {"timer": [1, 0], "engine": "3b"}, "the engine '3b'", id="engine no number"),
@@ -99,7 +99,7 @@ def test_it_is_put_off_from_the_moment_of_the_newer_event_however_long_its_messa
     driver.turn()
     signal.signal(workflow_id, "go", payload="1")
     frozen_clock.move(timedelta(hours=1))
-    recorded(workflow_id, "child_started", {}, frozen_clock.now)
+    recorded(workflow_id, "reply_given", {}, frozen_clock.now)
     driver.turn()
     assert stored(workflow_id).blocked_reason == ""
 
@@ -155,7 +155,7 @@ def test_a_worker_that_knows_goes_on_as_if_nothing_had_been(
     assert "workflow_blocked" not in history(workflow_id)
 
 
-def newer_message(workflow_id: uuid.UUID, kind: str = "child", payload: str = '{"child":"x","result":"4242"}') -> None:
+def newer_message(workflow_id: uuid.UUID, kind: str = "reply", payload: str = '{"to":"x","result":"4242"}') -> None:
     signal.signal(workflow_id, "newer", payload="1")
     Message.objects.filter(workflow_id=workflow_id, payload__contains="newer").update(kind=kind, payload=payload)
 
@@ -180,7 +180,7 @@ def test_a_newer_kind_of_message_puts_its_workflow_off_and_all_that_waits_for_it
     assert Message.objects.filter(workflow_id=workflow_id, parked=False).count() == 2
     frozen_clock.move(UNKNOWN_TYPE_WAITS)
     driver.turn()
-    assert "has the kind 'child'" in stored(workflow_id).blocked_reason
+    assert "has the kind 'reply'" in stored(workflow_id).blocked_reason
     assert Message.objects.filter(workflow_id=workflow_id, parked=True).count() == 2
 
 
@@ -200,7 +200,7 @@ def test_of_a_newer_kind_of_message_no_long_payload_is_read(driver: Driver) -> N
 
 
 def test_a_workflow_that_has_not_begun_is_put_off_too(driver: Driver, frozen_clock: FrozenClock, settings: Any) -> None:
-    """A child of a newer parent, say. The wait counts from its start."""
+    """The wait counts from its start."""
     settings.DURABLE = {"UNKNOWN_HANDLER_FOR": PATIENCE}
     workflow_id = driver.start(cases.signalled, start_at=frozen_clock.now + timedelta(hours=1))
     newer_message(workflow_id)
@@ -210,7 +210,7 @@ def test_a_workflow_that_has_not_begun_is_put_off_too(driver: Driver, frozen_clo
         assert stored(workflow_id).blocked_reason == ""
     frozen_clock.move(PATIENCE)
     driver.turn()
-    assert "'child'" in stored(workflow_id).blocked_reason
+    assert "'reply'" in stored(workflow_id).blocked_reason
     assert history(workflow_id) == ["workflow_started", "workflow_blocked"]
 
 
@@ -221,8 +221,8 @@ def test_staff_can_terminate_it_and_the_end_quotes_nothing_of_a_newer_message(dr
     newer_message(workflow_id)
     terminate.terminate(workflow_id, reason="enough")
     closing = Event.objects.get(workflow_id=workflow_id, type="workflow_cancelled")
-    assert closing.data["unread"] == [{"kind": "child"}]
-    assert list(Message.objects.values_list("kind", "parked")) == [("child", True)], "kept, for the newer one to see"
+    assert closing.data["unread"] == [{"kind": "reply"}]
+    assert list(Message.objects.values_list("kind", "parked")) == [("reply", True)], "kept, for the newer one to see"
 
 
 def test_what_was_blocked_for_it_is_tried_again_by_a_newer_engine_with_the_same_code(
@@ -231,14 +231,14 @@ def test_what_was_blocked_for_it_is_tried_again_by_a_newer_engine_with_the_same_
     """The project did not change, only durable: that is another version, too."""
     workflow_id = driver.start(cases.signalled)
     driver.turn()
-    recorded(workflow_id, "child_started", {}, frozen_clock.now)
+    recorded(workflow_id, "reply_given", {}, frozen_clock.now)
     signal.signal(workflow_id, "go", payload="1")
     frozen_clock.move(timedelta(hours=1))
     driver.turn()
     assert stored(workflow_id).blocked_version == registry.version()
     updated = Registry()
     updated._activities, updated._workflows = registry._activities, registry._workflows
-    monkeypatch.setattr("durable.kernel.authoring.code_version.KNOWN", f"{known.KNOWN} child_started")
+    monkeypatch.setattr("durable.kernel.authoring.code_version.KNOWN", f"{known.KNOWN} reply_given")
     assert updated.version() != registry.version()
     assert unblock.after_deploy(updated.version()).count == 1
 
@@ -253,16 +253,16 @@ def test_show_and_export_say_what_they_do_not_know(driver: Driver, frozen_clock:
     workflow_id = driver.start(cases.signalled)
     driver.turn()
     exported = testing.export_history(workflow_id)
-    recorded(workflow_id, "child_started", {"secret": "4242"}, frozen_clock.now)
-    with pytest.raises(NewerEngine, match="'child_started', which this version of durable does not know"):
+    recorded(workflow_id, "reply_given", {"secret": "4242"}, frozen_clock.now)
+    with pytest.raises(NewerEngine, match="'reply_given', which this version of durable does not know"):
         testing.export_history(workflow_id)
     out = StringIO()
     call_command("durable", "show", str(workflow_id), stdout=out)
     assert "status    running" in out.getvalue()
-    assert "The history cannot be shown here: Event 3 has the type 'child_started'" in out.getvalue()
+    assert "The history cannot be shown here: Event 3 has the type 'reply_given'" in out.getvalue()
     assert "4242" not in out.getvalue()
     forgotten(workflow_id)
-    exported["events"].append({"seq": 3, "type": "child_started", "at": frozen_clock.now.isoformat(), "data": {}})
+    exported["events"].append({"seq": 3, "type": "reply_given", "at": frozen_clock.now.isoformat(), "data": {}})
     for source in (exported, json.dumps(exported)):
-        with pytest.raises(NotReplayable, match="'child_started', which this version of durable does not know"):
+        with pytest.raises(NotReplayable, match="'reply_given', which this version of durable does not know"):
             testing.replay(source)

@@ -86,7 +86,31 @@ def terminated() -> Handle[Any]:
     return handle
 
 
+def family() -> Handle[Any]:
+    handle = workflows.family.start()
+    testing.run(handle)
+    return handle
+
+
+def parcel() -> Handle[Any]:
+    handle = workflows.parcel.start(1)
+    testing.run(handle, signals=[(MINUTE, "go", "alone")])
+    return handle
+
+
 STORIES: dict[str, Story] = {
     story.__name__: story
-    for story in (sequence, fan_out, timers, signals, cancelled, failing, over_time, still_open, terminated)
+    for story in (
+        sequence,
+        fan_out,
+        timers,
+        signals,
+        cancelled,
+        failing,
+        over_time,
+        still_open,
+        terminated,
+        family,
+        parcel,
+    )
 }

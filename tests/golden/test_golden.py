@@ -33,6 +33,12 @@ FEATURES = {
     EventType.TIMER_FIRED,
     EventType.SIGNAL_RECEIVED,
     EventType.WORKFLOW_BEGUN,
+    EventType.CHILD_STARTED,
+    EventType.CHILD_COMPLETED,
+    EventType.CHILD_FAILED,
+    EventType.CHILD_CANCELLED,
+    EventType.SIGNAL_SENT,
+    EventType.SIGNAL_ANSWERED,
 }
 
 

@@ -163,3 +163,48 @@ async def still_open() -> None:
     """Exported while it waits."""
     await pack.execute(Size.SMALL)
     await durable.wait_for_signal("never")
+
+
+@workflow(name="golden.parcel")
+async def parcel(number: int) -> str:
+    """A child in every way that one ends."""
+    word = await durable.wait_for_signal("go")
+    if number == 2:
+        raise ValueError(f"parcel {number} is lost")
+    return f"parcel {number}: {word}, {durable.workflow_info().parent_id is not None}"
+
+
+@workflow(name="golden.family")
+async def family() -> list[str]:
+    """Children that complete, fail, are cancelled, given up and abandoned; signals that are awaited, and one that is
+    not.
+    """
+    parcels = [parcel.options(key=f"parcel-{number}").execute(number) for number in range(5)]
+    said = [await undo.execute(str(one.id)) for one in parcels]
+    taken = parcel.options(key="parcel-0").execute(7)
+    parcels[1].signal("go", "first")
+    said += [await _end(taken), await _end(parcels[1])]
+    await asyncio.gather(parcels[2].signal("go", "second"), undo.execute("nothing"))
+    said.append(await _end(parcels[2]))
+    await parcel.signal("parcel-0", "go", "by key")
+    said.append(await _end(parcels[0]))
+    parcels[3].cancel(reason="too late")
+    said.append(await _end(parcels[3]))
+    try:
+        async with asyncio.timeout(60):
+            await parcels[4]
+    except TimeoutError:
+        said.append(f"{parcels[4].cancelled()}, {len(durable.open_children())} open")
+    try:
+        await durable.cancel_workflow(parcels[0].id)
+    except durable.WorkflowClosed as error:
+        said.append(error.status)
+    parcel.options(parent_close="abandon").execute(8)
+    return said
+
+
+async def _end(child: durable.Child[str]) -> str:
+    try:
+        return await child
+    except (durable.ChildError, durable.KeyTaken) as error:
+        return type(error).__name__

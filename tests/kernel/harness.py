@@ -18,12 +18,15 @@ from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.codec import Codec, JsonCodec
 from durable.kernel.history.commands import (
     CancelActivity,
+    CancelChild,
     CancelWorkflow,
     Command,
     CompleteWorkflow,
     FailWorkflow,
     RecordUnreadable,
     ScheduleActivity,
+    SendSignal,
+    StartChild,
 )
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.replay.execution import Activation, Execution, Limits
@@ -138,11 +141,20 @@ class Driver:
 
 def record(command: Command, seq: int, at: datetime) -> Event:
     """The event that a command becomes."""
+    data: dict[str, Any]
     match command:
         case ScheduleActivity(ordinal, activity, _, digest, _):
             return Event(seq, EventType.ACTIVITY_SCHEDULED, {"activity": activity, "digest": digest}, at, ordinal)
         case CancelActivity(ordinal):
             return Event(seq, EventType.ACTIVITY_CANCELLED, {}, at, ordinal)
+        case StartChild(ordinal, child, type, key, _, digest, parent_close, _):
+            data = {"child": str(child), "type": type, "digest": digest, "key": key, "parent_close": parent_close}
+            return Event(seq, EventType.CHILD_STARTED, data, at, ordinal)
+        case CancelChild(ordinal, child, _):
+            return Event(seq, EventType.CHILD_CANCELLED, {"child": str(child)}, at, ordinal)
+        case SendSignal(ordinal, to, type, key, name, _, digest, _):
+            data = {"to": None if to is None else str(to), "type": type, "key": key, "name": name, "digest": digest}
+            return Event(seq, EventType.SIGNAL_SENT, data, at, ordinal)
         case RecordUnreadable(signal_seq, problem):
             data = {"kind": "unreadable", "seq": signal_seq, "problem": problem}
             return Event(seq, EventType.MARKER_RECORDED, data, at)
@@ -177,6 +189,31 @@ def done(ordinal: int, value: Any = None) -> Step:
 def failed(ordinal: int, type: str = "shop.CardRefused", message: str = "no money") -> Step:
     failure = {"type": type, "message": message, "traceback": f"{type}: {message}"}
     return lambda driver: driver.feed(EventType.ACTIVITY_FAILED, {"failure": failure, "attempts": 5}, ordinal)
+
+
+def child_done(ordinal: int, value: Any = None) -> Step:
+    """The child that was started by this call has ended with a result."""
+    return lambda driver: driver.feed(
+        EventType.CHILD_COMPLETED, {"child": _child_of(driver, ordinal), "result": json.dumps(value)}, ordinal
+    )
+
+
+def child_failed(ordinal: int, **end: Any) -> Step:
+    """The same with another end."""
+    return lambda driver: driver.feed(EventType.CHILD_FAILED, {"child": _child_of(driver, ordinal), **end}, ordinal)
+
+
+def answered(ordinal: int, **answer: Any) -> Step:
+    """What became of a signal that was sent and awaited."""
+    return lambda driver: driver.feed(EventType.SIGNAL_ANSWERED, answer, ordinal)
+
+
+def _child_of(driver: Driver, ordinal: int) -> str:
+    return next(
+        str(event.data["child"])
+        for event in driver.history
+        if event.type is EventType.CHILD_STARTED and event.ordinal == ordinal
+    )
 
 
 def signal(name: str, value: Any = None) -> Step:
@@ -249,6 +286,8 @@ def _short(event: Event) -> str:
     kind = event.type.value.removeprefix("activity_").removeprefix("workflow_")
     if event.type is EventType.ACTIVITY_SCHEDULED:
         return f"{kind} {event.ordinal} {event.data['activity'].removeprefix('tests.')}"
+    if event.type is EventType.CHILD_STARTED:
+        return f"child {event.ordinal} {event.data['type'].removeprefix('tests.')}"
     if event.type is EventType.TIMER_FIRED:
         return f"{kind} {event.data['timer'][0]}.{event.data['timer'][1]}"
     if event.type is EventType.SIGNAL_RECEIVED:
@@ -276,6 +315,11 @@ def play(code: Any, *steps: Step, limits: Limits = LIMITS, **arguments: Any) -> 
     warm, chilled = stories
     assert _plain(warm) == _plain(chilled)
     return warm
+
+
+def commands(story: Story, kind: type) -> list[Any]:
+    """The commands of one kind, in their order."""
+    return [command for activation in story.activations for command in activation.commands if isinstance(command, kind)]
 
 
 def _state(execution: Execution) -> Any:

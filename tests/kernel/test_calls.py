@@ -191,7 +191,7 @@ def test_a_plain_call_of_an_async_handler_gives_its_coroutine():
 def scheduled(monkeypatch, bound: Any, *args: Any) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     monkeypatch.setattr(context, "in_turn", lambda: True)
-    told = {"codec": CODEC, "workflow_id": NOWHERE.workflow_id, "digest_key": b""}
+    told = {"codec": CODEC, "workflow_id": NOWHERE.workflow_id, "calls": type("Calls", (), {"digest_key": b""})}
     monkeypatch.setattr(context, "current", lambda: type("Execution", (), told))
     monkeypatch.setattr(context, "schedule", lambda definition, **call: seen.update(call, definition=definition))
     bound.execute(*args)

@@ -21,7 +21,7 @@ from durable.models import Message
 from durable.store.deliveries import outbox, work_items
 from durable.store.deliveries.work_items import DeliveryKey, LockedItem
 from durable.store.operators import redrives, staff_actions
-from durable.store.runs import history, messages, workflows
+from durable.store.runs import history, messages, sleeping
 from tests.machine.machine import Machine
 
 HUNT = settings(
@@ -110,7 +110,7 @@ def _one_token_for_all_claims(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_sleeper_is_not_woken(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(workflows, "rearm", lambda connection, ids: None)
+    patch.setattr(sleeping, "rearm", lambda connection, ids: None)
 
 
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {

@@ -10,7 +10,7 @@ from typing import Any, assert_type
 from uuid import UUID
 
 import durable
-from durable import CancelOutcome, Handle, KeyTaken, Retry, WorkflowStatus, activity, workflow
+from durable import CancelOutcome, Child, Handle, KeyTaken, Retry, WorkflowStatus, activity, workflow
 from durable.client import find, start
 from durable.decorators.activities import Activity, AsyncActivity, BoundActivity
 from durable.decorators.workflows import WorkflowType
@@ -80,6 +80,47 @@ async def checkout(order_id: int, note: str = "") -> str:
 
 @workflow(queue="slow", timeout=timedelta(days=1))
 async def other() -> int:
+    return 1
+
+
+@workflow
+async def children(workflow_id: UUID) -> int:
+    child = checkout.execute(42)
+    assert_type(child, Child[str])
+    assert_type(child.id, UUID)
+    assert_type(child.key, str | None)
+    assert_type(await child, str)
+    assert_type(await checkout.options(key="k", parent_close="terminate").execute(42, note="x"), str)
+    assert_type(checkout.start(42), Handle[str])
+    assert_type(durable.open_children(), list[Child[Any]])
+    child.signal("go", {"n": 1})  # a statement: nobody has to await it
+    child.cancel(reason="too late")
+    checkout.execute(43)
+    durable.signal_workflow(workflow_id, "go", 1)
+    durable.cancel_workflow(str(workflow_id))
+    checkout.cancel("k", reason="x")
+    assert_type(await checkout.signal("k", "go"), None)
+    assert_type(await asyncio.gather(checkout.execute(1), other.execute(), greet.execute("a")), tuple[str, int, str])
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(other.execute())
+        group.create_task(durable.signal_workflow(workflow_id, "go"))
+    assert_type(task.result(), int)
+    done, _ = await asyncio.wait([other.execute(), other.execute()])
+    assert_type([one.result() for one in done], list[int])
+    assert_type(await asyncio.wait_for(other.execute(), 5), int)
+    assert_type(await asyncio.shield(other.execute()), int)
+    later: Coroutine[Any, Any, int] = other.execute()
+    try:
+        await later
+    except durable.ChildFailed as error:
+        assert_type(error.type, str)
+    except durable.ChildError as error:
+        assert_type(error.workflow_type, str)
+    checkout.execute("x")  # type: ignore[arg-type]
+    checkout.execute(1, colour="red")  # type: ignore[call-arg]
+    checkout.execute(1, key="k")  # type: ignore[call-arg]
+    checkout.options(parent_close="forget")  # type: ignore[arg-type]
+    child.cancel("too late")  # type: ignore[call-arg]
     return 1
 
 

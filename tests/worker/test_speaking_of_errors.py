@@ -145,9 +145,9 @@ def test_groups_that_share_their_members_are_walked_through_once() -> None:
     error: Exception = ActivityError(activity="a", ordinal=1, type="T", message="m", traceback="")
     for _ in range(90):
         error = ExceptionGroup("level", [error, error])
-    assert in_thread(lambda: reporting._is_of_activities(error)).result(PATIENCE)
+    assert in_thread(lambda: reporting._reported_by(error)).result(PATIENCE)
     mixed = ExceptionGroup("level", [error, ValueError("its own")])
-    assert not in_thread(lambda: reporting._is_of_activities(mixed)).result(PATIENCE)
+    assert not in_thread(lambda: reporting._reported_by(mixed)).result(PATIENCE)
     one, two = ValueError("one"), ValueError("two")
     one.__cause__, two.__cause__ = two, one
-    assert not reporting._is_of_activities(one)
+    assert not reporting._reported_by(one)

@@ -17,6 +17,9 @@ from durable.admin.words import payloads, sight
 from durable.kernel.payloads import birthplace
 from durable.kernel.payloads.birthplace import NOWHERE, PAYLOAD_KEYS, Birthplace
 
+_NAMES = ("type", "name", "child")
+"""Keys of an envelope that say where its payload was made."""
+
 PIECE = 1_000_000
 """Characters that are read at once."""
 
@@ -45,12 +48,12 @@ def payload_within(column: str) -> Coalesce:
 
 def birthplace_within(rows: QuerySet[Any], column: str, *, single: bool) -> Birthplace:
     """Where the payload of this row was made. `single` says whether its workflow is a single activity."""
-    names = {f"{key}_within": _Member(column, key) for key in ("type", "name")}
+    names = {f"{key}_within": _Member(column, key) for key in _NAMES}
     known = {f"{key}_is_there": Length(_Member(column, key)) for key in PAYLOAD_KEYS}
     row = rows.annotate(**names, **known).values("workflow_id", "ordinal", *names, *known).first()
     if row is None:
         return NOWHERE
-    data = {key: row[f"{key}_within"] for key in ("type", "name")}
+    data = {key: row[f"{key}_within"] for key in _NAMES}
     data |= {key: "" for key in PAYLOAD_KEYS if row[f"{key}_is_there"] is not None}
     places = birthplace.within(data, row["workflow_id"], ordinal=row["ordinal"], single=single)
     return next(iter(places.values()), NOWHERE)

@@ -147,7 +147,7 @@ class MessageAdmin(Room):
             rows = Message.objects.using(settings.database_alias).filter(pk=row.pk).only("pk")
             columns = rows.annotate(**payloads.columns("payload")).first()
             stored = payloads.stored(columns, "payload", _born(row), self.payload_address(row, "payload"))
-            if row.kind == MessageKind.FAILED and stored is not None:
+            if row.kind in (MessageKind.FAILED, MessageKind.CHILD) and stored is not None:
                 failure_sight = sight.of_failures(request)
                 text = stored.text if failure_sight.is_shown else failure_sight.placeholder
                 if stored.is_whole:

@@ -10,6 +10,8 @@ from django.utils.translation import gettext as _
 
 from durable.admin.words.sight import FailureSight
 from durable.kernel.history.events import EventType
+from durable.kernel.payloads import birthplace
+from durable.kernel.payloads.birthplace import Birthplace
 from durable.outcomes import Naming
 from durable.store.texts import failures as stored
 
@@ -21,11 +23,15 @@ def readable(failure: Any, seen: FailureSight, workflow_id: uuid.UUID, ordinal: 
     """A stored failure for reading; where its texts are hidden, its class and the note. `ordinal` is that of the
     activity, or None for the workflow's own; a single activity is activity 1.
     """
+    return _readable(failure, seen, birthplace.failure(workflow_id, ordinal))
+
+
+def _readable(failure: Any, seen: FailureSight, born: Birthplace) -> Any:
     if not isinstance(failure, Mapping):
         return failure if seen.is_shown or failure is None else {"type": "", HIDDEN: seen.placeholder}
     if not seen.is_shown:
         return {"type": str(failure.get("type") or ""), HIDDEN: seen.placeholder}
-    return stored.read(failure, workflow_id, ordinal).as_data() if stored.SEALED in failure else failure
+    return stored.read_born(failure, born).as_data() if stored.SEALED in failure else failure
 
 
 def of_event(event_type: str, data: Any, seen: FailureSight, workflow: Any, ordinal: int | None) -> Any:
@@ -36,8 +42,8 @@ def of_event(event_type: str, data: Any, seen: FailureSight, workflow: Any, ordi
     if event_type == EventType.WORKFLOW_BLOCKED:
         kept = block(kept, seen, workflow.pk)
     if "failure" in kept:
-        maker = 1 if ordinal is None and workflow.single else ordinal
-        kept["failure"] = readable(kept["failure"], seen, workflow.pk, maker)
+        born = birthplace.failure_within(data, workflow.pk, ordinal=ordinal, single=workflow.single)
+        kept["failure"] = _readable(kept["failure"], seen, born)
     return kept
 
 
@@ -45,7 +51,8 @@ def of_message(data: Any, seen: FailureSight, workflow_id: uuid.UUID, ordinal: i
     """The data of a message that tells of a failure, likewise."""
     if not isinstance(data, Mapping) or "failure" not in data:
         return data
-    return {**data, "failure": readable(data["failure"], seen, workflow_id, ordinal)}
+    born = birthplace.failure_within(data, workflow_id, ordinal=ordinal, single=False)
+    return {**data, "failure": _readable(data["failure"], seen, born)}
 
 
 def block(data: Mapping[str, Any], seen: FailureSight, workflow_id: uuid.UUID) -> dict[str, Any]:

@@ -20,13 +20,16 @@ _CAUSES_NAMED = 10
 _TONES = {
     EventType.WORKFLOW_COMPLETED: "good",
     EventType.ACTIVITY_COMPLETED: "good",
+    EventType.CHILD_COMPLETED: "good",
     EventType.WORKFLOW_FAILED: "bad",
     EventType.WORKFLOW_TIMED_OUT: "bad",
     EventType.WORKFLOW_BLOCKED: "bad",
     EventType.ACTIVITY_FAILED: "bad",
+    EventType.CHILD_FAILED: "bad",
     EventType.MARKER_RECORDED: "bad",
     EventType.WORKFLOW_CANCELLED: "off",
     EventType.ACTIVITY_CANCELLED: "off",
+    EventType.CHILD_CANCELLED: "off",
     EventType.ACTIVITY_DISCARDED: "off",
     EventType.CANCEL_REQUESTED: "off",
     EventType.WORKFLOW_PAUSED: "wait",
@@ -98,9 +101,7 @@ def _failed(facts: Mapping[str, Any], named: SafeString) -> str:
         return failed
     more = len(cause) - _CAUSES_NAMED
     listed = ", ".join(str(ordinal) for ordinal in cause[:_CAUSES_NAMED]) + (f", +{number(more)}" if more > 0 else "")
-    text = ngettext(
-        "%(failed)s (caused by activity %(ordinals)s)", "%(failed)s (caused by activities %(ordinals)s)", len(cause)
-    )
+    text = ngettext("%(failed)s (caused by call %(ordinals)s)", "%(failed)s (caused by calls %(ordinals)s)", len(cause))
     return _filled(text, failed=failed, ordinals=listed)
 
 
@@ -135,6 +136,63 @@ def _activity_failed(facts: Mapping[str, Any], named: SafeString) -> str:
 
 def _activity_cancelled(facts: Mapping[str, Any], named: SafeString) -> str:
     return _filled(_("%(named)s was cancelled"), named=named)
+
+
+def _child(facts: Mapping[str, Any]) -> SafeString:
+    return _isolated(facts.get("child") or "?")
+
+
+def _child_started(facts: Mapping[str, Any], named: SafeString) -> str:
+    values = {"type": facts.get("type") or "?", "child": _child(facts)}
+    if "refused" in facts:
+        return _filled(_("Child %(type)s was not started: its key was taken"), **values)
+    return _filled(_("Child %(type)s started as %(child)s"), **values)
+
+
+def _child_failed(facts: Mapping[str, Any], named: SafeString) -> str:
+    words = failure_words(facts.get("failure"))
+    if words:
+        return _filled(_("Child %(child)s failed with %(error)s"), child=_child(facts), error=words)
+    text = {
+        "cancelled": _("Child %(child)s was cancelled"),
+        "timed_out": _("Child %(child)s timed out"),
+        "refused": _("Child %(child)s was not started: its key was taken"),
+    }.get(str(facts.get("status")), _("Child %(child)s failed"))
+    return _by_and_why(facts, _filled(text, child=_child(facts)))
+
+
+def _sent(facts: Mapping[str, Any], named: SafeString) -> str:
+    values = {name: facts.get(name) or "?" for name in ("to", "type", "key", "name")}
+    by_key = "to" not in facts
+    if facts.get("name"):
+        text = _("Signal “%(name)s” sent to %(to)s")
+        if by_key:
+            text = _("Signal “%(name)s” sent to %(type)s with the key “%(key)s”")
+    else:
+        text = _("Workflow %(to)s asked to cancel")
+        if by_key:
+            text = _("Workflow %(type)s with the key “%(key)s” asked to cancel")
+    return _refused(facts, _filled(text, **values))
+
+
+def _refused(facts: Mapping[str, Any], did: SafeString) -> SafeString:
+    """`did`, and a second sentence that says why it was not accepted if it was not."""
+    refused = facts.get("refused")
+    if refused is None:
+        return did
+    why = {
+        "closed": _("It was refused, since the workflow had ended."),
+        "not_found": _("It was refused, since there was no such workflow."),
+        "single": _("It was refused, since this is a single activity."),
+        "full": _("It was refused, since too much waited to be read there."),
+    }.get(str(refused), _("It was refused."))
+    return format_html("{}. {}", did, why)
+
+
+def _answered(facts: Mapping[str, Any], named: SafeString) -> str:
+    if facts.get("refused") is None:
+        return _("The other workflow has accepted what was sent")
+    return _refused(facts, _filled(_("The other workflow has not accepted what was sent")))
 
 
 def _redriven(facts: Mapping[str, Any], named: SafeString) -> str:
@@ -186,6 +244,14 @@ _SENTENCES: Mapping[str, Any] = {
     EventType.ACTIVITY_COMPLETED: _activity_completed,
     EventType.ACTIVITY_FAILED: _activity_failed,
     EventType.ACTIVITY_CANCELLED: _activity_cancelled,
+    EventType.CHILD_STARTED: _child_started,
+    EventType.CHILD_COMPLETED: lambda facts, named: _filled(_("Child %(child)s completed"), child=_child(facts)),
+    EventType.CHILD_FAILED: _child_failed,
+    EventType.CHILD_CANCELLED: lambda facts, named: _filled(
+        _("Child %(child)s is no longer awaited"), child=_child(facts)
+    ),
+    EventType.SIGNAL_SENT: _sent,
+    EventType.SIGNAL_ANSWERED: _answered,
     EventType.ACTIVITY_REDRIVEN: _redriven,
     EventType.ACTIVITY_DISCARDED: _discarded,
     EventType.TIMER_FIRED: _timer_fired,

@@ -69,6 +69,8 @@ _MESSAGES: dict[str, Any] = {
     MessageKind.FAILED: gettext_lazy("Failure of an activity"),
     MessageKind.SIGNAL: gettext_lazy("Signal"),
     MessageKind.CANCEL: gettext_lazy("Cancel request"),
+    MessageKind.TERMINATE: gettext_lazy("Order to terminate"),
+    MessageKind.CHILD: gettext_lazy("News of another workflow"),
 }
 
 _WAKES_BY: dict[str, Any] = {

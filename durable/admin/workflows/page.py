@@ -26,6 +26,7 @@ from durable.admin.lists.work_items import cancel_words
 from durable.admin.words import attempts, failures, payloads, sight, wording
 from durable.admin.words.sentences import failure_words
 from durable.admin.words.sight import PayloadSight
+from durable.admin.workflows import family
 from durable.admin.workflows.history import block_report, history_page
 from durable.admin.workflows.verbs import buttons
 from durable.conf import settings
@@ -85,7 +86,10 @@ class WorkflowPage:
         parts.append(Text(_("Input"), self._payload("input")))
         if row.closed_at is not None:
             parts.append(Text(_("Result"), self._payload("result")))
-        parts += [self._pending_work(), self._messages()]
+        parts.append(self._pending_work())
+        if row.children:
+            parts.append(family.children(self.room, self.scope, row))
+        parts.append(self._messages())
         return Page(
             title=row.type,
             subtitle=_("single activity") if row.single else _("workflow"),
@@ -150,7 +154,7 @@ class WorkflowPage:
         if row.priority:
             facts.append(Fact(_("Priority"), wording.number(row.priority)))
         if row.parent_id is not None:
-            facts.append(Fact(_("Parent"), self._parent()))
+            facts += family.of_its_parent(self.room, self.scope, row)
         if row.poison_turns:
             facts.append(Fact(_("Failed turns"), wording.number(row.poison_turns)))
         if row.run > 1:
@@ -160,6 +164,9 @@ class WorkflowPage:
         return facts
 
     def _failed_activity(self, it: FailedActivity) -> SafeString:
+        if it.child is not None:
+            words = _("the end of child %(ordinal)s") % {"ordinal": wording.number(it.ordinal)}
+            return format_html("{} ({})", words, self.room.link(Workflow, it.child, wording.name(it.activity, 80)))
         words = _("the failure of activity %(ordinal)s") % {"ordinal": wording.number(it.ordinal)}
         if it.row_id is None:
             return format_html("{}", words)
@@ -189,14 +196,6 @@ class WorkflowPage:
         if not row.blocked_reason or row.error_class == HISTORY_FULL:
             return moment
         return _lines([moment, escape(_("The time for which it is blocked is added when it goes on."))])
-
-    def _parent(self) -> object:
-        parent_id = self.workflow.parent_id
-        parents = self.scope.workflows().filter(pk=parent_id)
-        parent_type = parents.values_list("type", flat=True).first()
-        if parent_type is None:
-            return _("%(id)s (no longer there)") % {"id": parent_id}
-        return self.room.link(Workflow, parent_id, parent_type)
 
     def _blocked(self) -> Facts:
         shown = self.failures.is_shown

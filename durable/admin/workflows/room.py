@@ -24,6 +24,7 @@ from durable.admin.lists.keys import read_key, spellings
 from durable.admin.lists.room import ChoiceFilter, Page, Room, on_the_list, outside_transactions
 from durable.admin.lists.scoping import scope_of
 from durable.admin.words import payloads, sight, wording
+from durable.admin.workflows.family import PARENT_VAR
 from durable.admin.workflows.history import birthplace_of_event, one_event, single_event
 from durable.admin.workflows.page import WorkflowPage, dead_letters_of
 from durable.admin.workflows.verbs import VERBS, ask
@@ -118,6 +119,32 @@ class ErrorGroupFilter(admin.SimpleListFilter):
             raise IncorrectLookupParameters(str(error)) from error
 
 
+class ParentFilter(admin.SimpleListFilter):
+    """Workflows that no other has started, or the children of one: to those pages lead."""
+
+    title = gettext_lazy("parent")
+    parameter_name = PARENT_VAR
+    _NONE = "none"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        offered = [(self._NONE, _("Top level only"))]
+        chosen = request.GET.get(PARENT_VAR)
+        if chosen and chosen != self._NONE:
+            offered.append((chosen, _("Children of %(id)s") % {"id": wording.shortened(chosen, 60)}))
+        return offered
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        chosen = self.value()
+        if not chosen:
+            return queryset
+        if chosen == self._NONE:
+            return queryset.filter(parent__isnull=True)
+        try:
+            return queryset.filter(parent_id=uuid.UUID(chosen))
+        except ValueError as error:
+            raise IncorrectLookupParameters(str(error)) from error
+
+
 class WorkflowAdmin(Room):
     """Workflows: what runs, what ended and how, and what is blocked."""
 
@@ -125,7 +152,7 @@ class WorkflowAdmin(Room):
     payload_columns = ("input", "result")
     page_template = "durable/admin/workflow.html"
     list_display = ("type_shown", "status_shown", "key_shown", "created", "queue_shown")
-    list_filter = (StatusFilter, BlockedFilter, TypeFilter, ErrorGroupFilter)
+    list_filter = (StatusFilter, BlockedFilter, TypeFilter, ParentFilter, ErrorGroupFilter)
     search_fields = ("key",)
     search_help_text = gettext_lazy("A complete id, a complete key, or the beginning of a type.")
     empty_text = gettext_lazy(

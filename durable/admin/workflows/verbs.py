@@ -19,6 +19,7 @@ from django.utils.translation import gettext_lazy, pgettext_lazy
 from durable import logbook
 from durable.admin.lists.parts import Button
 from durable.admin.words import problems, refusals, wording
+from durable.admin.workflows import family, states
 from durable.client.handle import send_for_staff
 from durable.errors import (
     KeyInvalid,
@@ -95,28 +96,6 @@ class WorkflowVerb:
     def allowed(self, request: HttpRequest) -> bool:
         """Whether this user may do it."""
         return request.user.has_perm(f"durable.{self.permission}")
-
-
-def _ended(workflow: Any) -> str:
-    if workflow.closed_at is None:
-        return ""
-    return _("This workflow has ended (%(status)s).") % {"status": wording.ended_as(workflow.status)}
-
-
-def _without_code(workflow: Any) -> str:
-    return _ended(workflow) or (_("A single activity has no code that waits for signals.") if workflow.single else "")
-
-
-def _not_running(workflow: Any) -> str:
-    return _ended(workflow) or (_("It is already paused.") if workflow.status == WorkflowStatus.PAUSED else "")
-
-
-def _not_paused(workflow: Any) -> str:
-    return _ended(workflow) or (_("It is not paused.") if workflow.status != WorkflowStatus.PAUSED else "")
-
-
-def _not_blocked(workflow: Any) -> str:
-    return _ended(workflow) or ("" if workflow.blocked_reason else _("It is not blocked."))
 
 
 def _is_read_later(verb: WorkflowVerb) -> bool:
@@ -201,7 +180,7 @@ VERBS: Mapping[str, WorkflowVerb] = {
             title=gettext_lazy("Send a signal"),
             explained=gettext_lazy("The workflow receives it when its code waits for a signal of this name."),
             reason="none",
-            impossible=_without_code,
+            impossible=states.without_code,
             carry_out=_signal,
         ),
         WorkflowVerb(
@@ -211,7 +190,7 @@ VERBS: Mapping[str, WorkflowVerb] = {
             title=gettext_lazy("Pause the workflow"),
             explained=gettext_lazy("No new step starts until someone resumes it. Nothing is lost."),
             reason="optional",
-            impossible=_not_running,
+            impossible=states.not_running,
             carry_out=_pause,
         ),
         WorkflowVerb(
@@ -221,7 +200,7 @@ VERBS: Mapping[str, WorkflowVerb] = {
             title=gettext_lazy("Resume the workflow"),
             explained=gettext_lazy("It resumes where it left off. Timers that came due in the meantime fire at once."),
             reason="optional",
-            impossible=_not_paused,
+            impossible=states.not_paused,
             carry_out=_resume,
         ),
         WorkflowVerb(
@@ -233,7 +212,7 @@ VERBS: Mapping[str, WorkflowVerb] = {
                 "Its code is run against its history again. This helps once code that matches has been deployed."
             ),
             reason="optional",
-            impossible=_not_blocked,
+            impossible=states.not_blocked,
             carry_out=_unblock,
         ),
         WorkflowVerb(
@@ -243,7 +222,7 @@ VERBS: Mapping[str, WorkflowVerb] = {
             title=gettext_lazy("Ask the workflow to cancel"),
             explained=gettext_lazy("Its code is asked to stop, and may clean up first (refund a payment, say)."),
             reason="optional",
-            impossible=_ended,
+            impossible=states.ended,
             carry_out=_cancel,
             tone="danger",
             of_single=(
@@ -263,7 +242,7 @@ VERBS: Mapping[str, WorkflowVerb] = {
                 "It ends at once. Its code is not asked and cannot clean up; what it has already done stays as it is."
             ),
             reason="required",
-            impossible=_ended,
+            impossible=states.ended,
             carry_out=_terminate,
             tone="danger",
         ),
@@ -395,5 +374,6 @@ def _page(
         "back": room.address(Workflow, "change", workflow.pk),
         "sent": request.POST,
         "longest_reason": LONGEST_REASON,
+        "children": family.what_its_end_does(workflow) if verb.name == "terminate" else "",
     }
     return room.answer(request, "durable/admin/verb.html", str(title), context)

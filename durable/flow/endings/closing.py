@@ -11,6 +11,8 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable.flow.endings import family
+from durable.flow.endings.family import Ended
 from durable.flow.transactions import reporting
 from durable.kernel.history.events import Event, EventType, MessageKind
 from durable.kernel.history.known import beyond_message
@@ -89,7 +91,8 @@ def end(
     failure: StoredFailure | None = None,
     before: Sequence[Event] = (),
 ) -> None:
-    """Ends one (locked, live) workflow from outside its code: events, status, settlement, unread messages.
+    """Ends one (locked, live) workflow from outside its code: events, status, settlement, unread messages, and what its
+    parent and its children are told.
 
     `before` are events that precede the closing event; they already have the next sequence numbers.
     """
@@ -108,6 +111,7 @@ def end(
             )
         ],
     )
+    family.tell(connection, [Ended(workflow, status, result, failure, str(data.get("reason") or ""))])
 
 
 def end_singles(

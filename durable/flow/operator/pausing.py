@@ -13,7 +13,7 @@ from durable.kernel.history.events import Event, EventType
 from durable.outcomes import WorkflowState, WorkflowStatus
 from durable.store.deliveries import outbox
 from durable.store.operators.staff_actions import Audit
-from durable.store.runs import history, messages, workflows
+from durable.store.runs import history, messages, sleeping, workflows
 from durable.store.runs.workflows import LockedWorkflow
 
 
@@ -26,7 +26,7 @@ def pause(connection: BaseDatabaseWrapper, made: Audit) -> WorkflowState:
     _move(connection, workflow, WorkflowStatus.PAUSED, EventType.WORKFLOW_PAUSED, made)
     outbox.pause(connection, list(outbox.lock_open_of(connection, [workflow_id])))
     messages.park(connection, [workflow_id])
-    workflows.sleep(connection, [workflow_id])
+    sleeping.sleep(connection, [workflow_id])
     return WorkflowState.PAUSED
 
 
@@ -43,7 +43,7 @@ def resume(connection: BaseDatabaseWrapper, made: Audit) -> WorkflowState:
     if not workflow.blocked_reason:
         messages.unpark(connection, [workflow_id])
         if not workflow.single:
-            workflows.rearm(connection, [workflow_id])
+            sleeping.rearm(connection, [workflow_id])
     return WorkflowState.RESUMED
 
 

@@ -147,8 +147,7 @@ def _envelope(codec: Codec, workflow_id: uuid.UUID, stored: Stored, single: bool
     if stored.kind == EventType.WORKFLOW_BLOCKED or SEALED in data:
         new = _sealed(codec, new, birthplace.failure(workflow_id, None), _sealed_block)
     if isinstance(data.get("failure"), dict):
-        maker = 1 if single and stored.ordinal is None else stored.ordinal
-        born = birthplace.failure(workflow_id, maker)
+        born = birthplace.failure_within(data, workflow_id, ordinal=stored.ordinal, single=single)
         new["failure"] = _sealed(codec, data["failure"], born, _sealed_failure)
     return stored.text if new == data else wire.dump(new)
 

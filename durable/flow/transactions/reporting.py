@@ -1,7 +1,7 @@
 """Log lines and signals about a change, sent in the transaction that makes it, and emitted after its commit.
 
 Each failure is one line at ERROR. That of an activity is logged when the activity fails; a workflow that ends only
-because of that logs a WARNING. No `atomic` in here.
+because of that logs a WARNING, as does a parent that ends because of its child. No `atomic` in here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from durable import signals
-from durable.errors import ActivityError, WorkflowTimedOut
+from durable.errors import ActivityError, ChildFailed, ChildTimedOut, WorkflowTimedOut
 from durable.errors.showing import is_a
 from durable.kernel.texts import tracebacks
 from durable.logs import get_logger, says_texts
@@ -176,8 +176,8 @@ def _log_end(workflow: LockedWorkflow, status: WorkflowStatus, failure: Failure,
         return
     fields = {"workflow": str(workflow.id), "run": workflow.run, "type": workflow.type, "key": workflow.key}
     match status:
-        case WorkflowStatus.FAILED if error is not None and _is_of_activities(error):
-            logger.warning("workflow.failed", **fields, **_of_failure(failure), by="its activity")
+        case WorkflowStatus.FAILED if error is not None and (by := _reported_by(error)):
+            logger.warning("workflow.failed", **fields, **_of_failure(failure), by=by)
         case WorkflowStatus.FAILED:
             logger.error("workflow.failed", **fields, **_of_failure(failure), by="its code", exc_info=error)
         case WorkflowStatus.TIMED_OUT:
@@ -206,11 +206,11 @@ def blocked(workflow: LockedWorkflow, reason: str, error: BaseException | None =
         )
 
 
-def _is_of_activities(error: BaseException) -> bool:
-    """Whether the only cause of this error is a failed activity, which was reported: it is one, a group of them, or was
-    raised from one.
+def _reported_by(error: BaseException) -> str:
+    """What has failed and was reported, if nothing else is the cause of this error: an activity or a child. It is one,
+    a group of them, or was raised from one. Empty if there is another cause.
     """
-    is_of_activity = False
+    by = ""
     waiting = [error]
     seen: set[int] = set()
     while waiting:
@@ -219,14 +219,16 @@ def _is_of_activities(error: BaseException) -> bool:
             continue
         seen.add(id(part))
         if is_a(part, ActivityError):
-            is_of_activity = True
+            by = "its activity"
+        elif is_a(part, ChildFailed, ChildTimedOut):
+            by = by or "its child"
         elif is_a(part, BaseExceptionGroup):
             waiting += tracebacks.members(part)
         elif (cause := tracebacks.cause(part)) is not None:
             waiting.append(cause)
         else:
-            return False
-    return is_of_activity
+            return ""
+    return by
 
 
 def _error_or(raised: BaseException | None, activity: str, ordinal: int, failure: Failure) -> BaseException:

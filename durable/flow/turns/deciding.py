@@ -18,12 +18,14 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.conf import settings
 from durable.errors import WorkflowBlocked
 from durable.flow.turns import feeding
-from durable.flow.turns.plan import Plan
+from durable.flow.turns.plan import Closing, Plan
 from durable.flow.turns.preparing import Announcements, Batch, is_turnable, unexpected
 from durable.flow.turns.reading import Read
 from durable.kernel.history.events import EventType, MessageKind
+from durable.kernel.payloads import wire
 from durable.kernel.texts.failure import interrupts
 from durable.outbound import holding
+from durable.outcomes import WorkflowStatus
 from durable.store.runs import inbox
 from durable.store.runs.inbox import DueMessage, Inbox, NewerMessage
 from durable.store.runs.workflows import LockedWorkflow
@@ -46,6 +48,12 @@ def decide(
         if workflow is None or not is_turnable(workflow):
             continue
         due = read.inboxes.get(owner, _NOTHING)
+        order = next((message for message in due.messages if message.kind is MessageKind.TERMINATE), None)
+        if order is not None:
+            plan = terminated(Plan(workflow, read.at), order.payload)
+            plan.consumed.append(order.id)
+            plans[owner] = plan
+            continue
         if owner in batch.unknown:
             not_for_us.append(workflow)
             continue
@@ -63,6 +71,15 @@ def decide(
             plan = Plan(workflow, read.at, said=said)
             plans[workflow.id] = _judge_unknown(plan, due, unknown.error, begun, read.asleep.get(workflow.id))
     return plans
+
+
+def terminated(plan: Plan, payload: str) -> Plan:
+    """Plans the end of a workflow by an order, whose payload this is, of its parent's end. No code of it runs: so it
+    ends also if it is paused or blocked, or if its type is not known here.
+    """
+    data = {**wire.load(payload), "terminated": True}
+    plan.closing = Closing(EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, data)
+    return plan
 
 
 @dataclass(frozen=True, slots=True)

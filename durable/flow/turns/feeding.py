@@ -9,6 +9,7 @@ from datetime import datetime
 from durable.errors import CodeRaised, HistoryFull, PoisonTurn, WorkflowBlocked
 from durable.errors.showing import is_a
 from durable.flow.transactions import reporting
+from durable.flow.turns import feeding_children
 from durable.flow.turns.keeping import is_full
 from durable.flow.turns.plan import Closing, Plan
 from durable.kernel.authoring.registry import registry
@@ -116,7 +117,7 @@ def _must_wait_for_something(plan: Plan, execution: Execution, room: Room) -> No
         plan.full
         and plan.closing is None
         and not execution.cancel_requested
-        and not execution.awaits_activities
+        and not execution.awaits_calls
         and execution.next_timer() is None
         and plan.deadline_at is None
     ):
@@ -175,6 +176,8 @@ def _next(
 
 
 def _event(plan: Plan, execution: Execution, message: DueMessage, started: Event | None) -> Event | None:
+    if message.kind is MessageKind.CHILD:
+        return feeding_children.event(plan, execution, message, at=_moment(plan, execution, plan.at))
     if message.kind is MessageKind.START:
         assert started is not None
         return Event(started.seq, started.type, started.data, _moment(plan, execution, plan.at))

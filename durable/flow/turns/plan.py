@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from durable.conf import settings
+from durable.flow.endings.family import Ended
 from durable.kernel.authoring.options import Terms, resolve
 from durable.kernel.authoring.registry import registry
 from durable.kernel.history.commands import (
     CancelActivity,
+    CancelChild,
     CancelWorkflow,
     Command,
     CompleteWorkflow,
+    Ending,
     FailWorkflow,
     RecordUnreadable,
     ScheduleActivity,
+    SendSignal,
+    StartChild,
 )
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.history.known import UNREADABLE
@@ -26,6 +32,9 @@ from durable.kernel.replay.execution import Execution
 from durable.outbound import Departure
 from durable.outcomes import Failure, WorkflowStatus
 from durable.store.deliveries.staging import NewRow
+from durable.store.runs.beginnings import new_workflow
+from durable.store.runs.messages import NewMessage
+from durable.store.runs.starts import NewWorkflow, ParentCall
 from durable.store.runs.workflows import LockedWorkflow, Progress
 from durable.store.texts import failures
 from durable.store.texts.failures import StoredFailure
@@ -58,6 +67,13 @@ class Plan:
     events: list[Event] = field(default_factory=list)
     rows: list[NewRow] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
+    children: list[NewWorkflow] = field(default_factory=list)
+    refused_children: int = 0
+    sent: list[SendSignal] = field(default_factory=list)
+    given_up: list[uuid.UUID] = field(default_factory=list)
+    """Children that it no longer awaits, and that are asked to cancel."""
+    answers: list[NewMessage] = field(default_factory=list)
+    """To itself: what became of what it has asked of others."""
     consumed: list[int] = field(default_factory=list)
     later: dict[int, datetime] = field(default_factory=dict)
     closing: Closing | None = None
@@ -114,37 +130,28 @@ class Plan:
         elif not commands:
             self._record(EventType.WORKFLOW_BEGUN, {}, event.recorded_at, None)
         for command in commands:
-            match command:
-                case ScheduleActivity():
-                    self._schedule(command, event.recorded_at)
-                case CancelActivity(ordinal):
-                    self.cancelled.append(ordinal)
-                    self._record(EventType.ACTIVITY_CANCELLED, {}, event.recorded_at, ordinal)
-                case RecordUnreadable(seq, problem):
-                    marker = {"kind": UNREADABLE, "seq": seq, "problem": problem}
-                    self._record(EventType.MARKER_RECORDED, marker, event.recorded_at, None)
-                case CompleteWorkflow():
-                    data = {"result": command.payload, **_dropped(command)}
-                    self.closing = Closing(
-                        EventType.WORKFLOW_COMPLETED, WorkflowStatus.COMPLETED, data, result=command.payload
-                    )
-                case FailWorkflow():
-                    failure = failures.stored(command.failure, self.workflow.id, None)
-                    data = {**_caused(command), "failure": failure.data, **_dropped(command)}
-                    self.closing = Closing(
-                        EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, data, failure=failure, error=command.error
-                    )
-                case CancelWorkflow():
-                    data = {"reason": command.reason, **_dropped(command)}
-                    self.closing = Closing(EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, data)
+            self._command(command, event.recorded_at)
         if self.closing is not None:
             self.closing_at = event.recorded_at
+
+    def amend(self, ordinal: int, **data: Any) -> None:
+        """Adds to the planned event of a call what the transaction has found out."""
+        at = next(i for i, event in enumerate(self.events) if event.ordinal == ordinal and event.type in _AMENDED)
+        self.events[at] = replace(self.events[at], data={**self.events[at].data, **data})
 
     def closing_event(self, unread: Mapping[str, Any]) -> Event:
         """The event that ends the workflow, with the list of unread messages."""
         assert self.closing is not None
         data = {**self.closing.data, **unread}
         return Event(seq=self.last_seq + 1, type=self.closing.type, data=data, recorded_at=self.closing_at or self.at)
+
+    def ended(self) -> Ended | None:
+        """The end of the workflow, for its parent and its children; None if it goes on."""
+        end = self.closing
+        if end is None:
+            return None
+        reason = str(end.data.get("reason") or "")
+        return Ended(self.workflow, end.status, end.result, end.failure, reason, self.started_children)
 
     def progress(self) -> Progress | None:
         """The new state of the workflow's row. `None`: its type is not known here, and it stays as it is."""
@@ -160,6 +167,7 @@ class Plan:
                 result=self.closing.result,
                 failure=self.closing.failure,
                 closed_at=self.closing_at or self.at,
+                children=self.started_children,
             )
         if self.blocked:
             still = workflow.stands_still and self.blocked_by != HISTORY_FULL
@@ -173,6 +181,7 @@ class Plan:
                 blocked_at=workflow.blocked_at if still else self.at,
                 deadline_at=None if still else self.deadline_at,
                 blocked_by=failures.kind(Failure(self.blocked_by, self.blocked)),
+                children=self.started_children,
             )
         stuck = self.poisoned
         # A workflow that was blocked and was offered to this version of the code has had its try.
@@ -188,7 +197,13 @@ class Plan:
             blocked_version=registry.version() if still_blocked else "",
             blocked_at=workflow.blocked_at if still_blocked else None,
             deadline_at=None if still_blocked else self.deadline_at,
+            children=self.started_children,
         )
+
+    @property
+    def started_children(self) -> int:
+        """How many children it has started in this turn."""
+        return len(self.children) - self.refused_children
 
     def _ends_at(self) -> datetime | None:
         """Its deadline, if it is in the future: a full history can still end by it."""
@@ -209,8 +224,65 @@ class Plan:
             return current
         return wanted
 
+    def _command(self, command: Command, at: datetime) -> None:
+        match command:
+            case ScheduleActivity():
+                self._schedule(command, at)
+            case CancelActivity(ordinal):
+                self.cancelled.append(ordinal)
+                self._record(EventType.ACTIVITY_CANCELLED, {}, at, ordinal)
+            case StartChild():
+                self._start(command, at)
+            case CancelChild(ordinal, child, asks):
+                if asks:
+                    self.given_up.append(child)
+                self._record(EventType.CHILD_CANCELLED, {"child": str(child)}, at, ordinal)
+            case SendSignal():
+                self.sent.append(command)
+                self._record(EventType.SIGNAL_SENT, _sending(command), at, command.ordinal)
+            case RecordUnreadable(seq, problem):
+                marker = {"kind": UNREADABLE, "seq": seq, "problem": problem}
+                self._record(EventType.MARKER_RECORDED, marker, at, None)
+            case CompleteWorkflow() | FailWorkflow() | CancelWorkflow():
+                self.closing = self._closing(command)
+
+    def _closing(self, end: Ending) -> Closing:
+        match end:
+            case CompleteWorkflow():
+                data = {"result": end.payload, **_dropped(end)}
+                return Closing(EventType.WORKFLOW_COMPLETED, WorkflowStatus.COMPLETED, data, result=end.payload)
+            case FailWorkflow():
+                failure = failures.stored(end.failure, self.workflow.id, None)
+                data = {**_caused(end), "failure": failure.data, **_dropped(end)}
+                return Closing(EventType.WORKFLOW_FAILED, WorkflowStatus.FAILED, data, failure=failure, error=end.error)
+            case CancelWorkflow():
+                data = {"reason": end.reason, **_dropped(end)}
+                return Closing(EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, data)
+
     def _record(self, type: EventType, data: Mapping[str, Any], at: datetime, ordinal: int | None) -> None:
         self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=at, ordinal=ordinal))
+
+    def _start(self, command: StartChild, at: datetime) -> None:
+        data = {"child": str(command.child), "type": command.type, "digest": command.digest}
+        if command.key is not None:
+            data["key"] = command.key
+        data["parent_close"] = command.parent_close
+        self._record(EventType.CHILD_STARTED, data, at, command.ordinal)
+        definition = registry.workflow(command.type)
+        chosen = command.options
+        self.children.append(
+            new_workflow(
+                id=command.child,
+                type=command.type,
+                payload=command.payload,
+                key=command.key,
+                queue=chosen.get("queue") or definition.queue,
+                priority=chosen.get("priority", self.workflow.priority),
+                timeout=chosen.get("timeout") or definition.timeout,
+                start_at=chosen.get("start_at"),
+                call=ParentCall(self.workflow.id, self.workflow.run, command.ordinal, command.parent_close),
+            )
+        )
 
     def _schedule(self, command: ScheduleActivity, at: datetime) -> None:
         data = {"activity": command.activity, "digest": command.digest}
@@ -234,6 +306,16 @@ class Plan:
                 delivery_budget=terms.delivery_budget,
             )
         )
+
+
+_AMENDED = frozenset({EventType.CHILD_STARTED, EventType.SIGNAL_SENT})
+
+
+def _sending(command: SendSignal) -> dict[str, Any]:
+    data: dict[str, Any] = {"type": command.type, "key": command.key} if command.to is None else {"to": str(command.to)}
+    if command.name is None:
+        return {**data, "cancel": True}
+    return {**data, "name": command.name, "digest": command.digest}
 
 
 def _caused(command: FailWorkflow) -> dict[str, Any]:

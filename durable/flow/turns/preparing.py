@@ -196,8 +196,13 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
         workflow_id=workflow.id,
         run=workflow.run,
         key=workflow.key,
+        parent_id=workflow.parent_id,
         codec=settings.codec(),
-        limits=Limits(cpu_for=settings.turn_cpu_for, max_events=settings.max_history_events),
+        limits=Limits(
+            cpu_for=settings.turn_cpu_for,
+            max_events=settings.max_history_events,
+            max_key_length=settings.max_key_length,
+        ),
         cpu_clock=time.thread_time,
     )
     batch.executions[workflow.id] = execution

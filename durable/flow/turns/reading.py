@@ -13,7 +13,7 @@ from durable.conf import settings
 from durable.errors import NewerEngine
 from durable.flow.turns.keeping import is_full
 from durable.flow.turns.preparing import Announcements, Batch, Unknown, is_turnable
-from durable.store.runs import inbox, workflows
+from durable.store.runs import inbox, sleeping
 from durable.store.runs.inbox import Inbox
 from durable.store.runs.workflows import LockedWorkflow, Turnable
 
@@ -34,7 +34,7 @@ def read(connection: BaseDatabaseWrapper, turnable: Turnable, batch: Batch, anno
     """Read all that the code of these workflows will run on."""
     inboxes = _due(connection, turnable.workflows.values(), batch, announce)
     idle = [owner for owner in turnable.workflows if owner in batch.unknown and owner not in inboxes]
-    return Read(turnable.workflows, turnable.at, inboxes, workflows.first_timers(connection, idle))
+    return Read(turnable.workflows, turnable.at, inboxes, sleeping.first_timers(connection, idle))
 
 
 def _due(

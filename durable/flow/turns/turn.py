@@ -19,10 +19,10 @@ from django.db import Error as DjangoDatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable import clock
-from durable.flow.endings import closing
+from durable.flow.endings import closing, family
 from durable.flow.transactions import reporting, transaction
 from durable.flow.transactions.transaction import Patience, Waits
-from durable.flow.turns import choosing, deciding, keeping, poison, reading
+from durable.flow.turns import choosing, deciding, keeping, others, poison, reading
 from durable.flow.turns.choosing import Choice, Hints
 from durable.flow.turns.deciding import UNKNOWN_TYPE_WAITS, Ahead
 from durable.flow.turns.passed_over import PassedOver
@@ -35,7 +35,7 @@ from durable.outbound import send
 from durable.outcomes import Claim, Company, OutboxStatus, TurnReport
 from durable.store.connections import sql
 from durable.store.deliveries import outbox, staging, together, work_items
-from durable.store.runs import messages, workflows
+from durable.store.runs import messages, sleeping, workflows
 from durable.store.runs.workflows import Turnable
 
 logger = get_logger("durable.flow")
@@ -292,6 +292,9 @@ def _turn(
             plans.append(plan)
         else:
             deferred += 1
+    orders = messages.orders_to_terminate(connection, waiting)
+    plans += [deciding.terminated(Plan(locked[owner], turnable.at), payload) for owner, payload in orders.items()]
+    waiting = [owner for owner in waiting if owner not in orders]
     offered = keeping.offer(connection, [locked[owner] for owner in waiting], turnable.at)
     waiting = [owner for owner in waiting if owner not in offered]
     claimed = _write(connection, plans, ended=ended, waiting=waiting, staged_claims=staged_claims)
@@ -326,6 +329,8 @@ def _write(
     else:
         claimed = staged_claims.stage(connection, plans)
     _cancel(connection, [plan for plan in plans if plan.cancelled])
+    others.start_children(connection, plans)
+    others.send(connection, plans)
     closed = [plan.workflow.id for plan in plans if plan.closing is not None]
     closing.settle(connection, closed)
     unread = closing.consume_messages(connection, closed, read=[id for plan in plans for id in plan.consumed])
@@ -342,8 +347,10 @@ def _write(
                 error=plan.closing.error,
             )
     together.record(connection, events, [made for plan in plans if (made := plan.progress()) is not None])
-    workflows.wake_later(connection, [plan.workflow.id for plan in plans if plan.unknown], by=UNKNOWN_TYPE_WAITS)
-    workflows.sleep(connection, [*waiting, *ended])
+    family.tell(connection, [end for plan in plans if (end := plan.ended()) is not None])
+    messages.insert(connection, [answer for plan in plans for answer in plan.answers])
+    sleeping.wake_later(connection, [plan.workflow.id for plan in plans if plan.unknown], by=UNKNOWN_TYPE_WAITS)
+    sleeping.sleep(connection, [*waiting, *ended])
     messages.park(connection, [*waiting, *(plan.workflow.id for plan in plans if plan.blocked)])
     keeping.leave_signals(connection, [plan for plan in plans if plan.full])
     messages.put_off(connection, {id: until for plan in plans for id, until in plan.later.items()})

@@ -51,7 +51,7 @@ def schedule(
     While the workflow is evicted, this, `sleep` and `wait_for_signal` raise only when they are awaited, so that other
     calls in the same `asyncio.gather(...)` are not left as coroutines that nobody awaits.
     """
-    loop = _waiting_loop(f"{definition.name}.execute(...)")
+    loop = waiting_loop(f"{definition.name}.execute(...)")
     if not isinstance(loop, WorkflowLoop):
         return loop
     return loop.execution.calls.schedule(
@@ -61,40 +61,45 @@ def schedule(
 
 @dataclass(frozen=True, slots=True)
 class WorkflowInfo:
-    """The workflow whose code is running. `key` is None if it has no business key; `run` counts from 1."""
+    """The workflow whose code is running. `key` is None if it has no business key; `run` counts from 1. `parent_id` is
+    the workflow that has started it as a child, or None.
+    """
 
     id: uuid.UUID
     key: str | None
     type: str
     run: int
+    parent_id: uuid.UUID | None = None
 
 
 def workflow_info() -> WorkflowInfo:
     """The workflow whose code is running, the same in every replay. Raises `OutsideWorkflow` elsewhere."""
-    execution = _loop("durable.workflow_info()").execution
-    return WorkflowInfo(execution.workflow_id, execution.key, execution.definition.name, execution.fed_run)
+    execution = running_loop("durable.workflow_info()").execution
+    return WorkflowInfo(
+        execution.workflow_id, execution.key, execution.definition.name, execution.fed_run, execution.parent_id
+    )
 
 
 def now() -> datetime:
     """The time of the event that the code is handling; aware UTC, the same in every replay."""
-    return _loop("durable.now()").now
+    return running_loop("durable.now()").now
 
 
 def uuid4() -> uuid.UUID:
     """A random UUID that is the same in every replay. Unique but not secret: it can be computed from
     the workflow's id.
     """
-    return uuid.UUID(int=_loop("durable.uuid4()").execution.rng.getrandbits(128), version=4)
+    return uuid.UUID(int=running_loop("durable.uuid4()").execution.rng.getrandbits(128), version=4)
 
 
 def random() -> float:
     """A random number from 0 up to, not including, 1, the same in every replay. Not secret. See also `rng()`."""
-    return _loop("durable.random()").execution.rng.random()
+    return running_loop("durable.random()").execution.rng.random()
 
 
 def rng() -> _random.Random:
     """The workflow's own random generator, for choices and shuffles that are the same in every replay."""
-    return _loop("durable.rng()").execution.rng
+    return running_loop("durable.rng()").execution.rng
 
 
 def sleep(span: timedelta | float) -> Coroutine[Any, Any, None]:
@@ -102,7 +107,7 @@ def sleep(span: timedelta | float) -> Coroutine[Any, Any, None]:
 
     Raises `ValueError` for NaN and `OverflowError` beyond the year 9999, both at the call.
     """
-    loop = _waiting_loop("durable.sleep(...)")
+    loop = waiting_loop("durable.sleep(...)")
     if not isinstance(loop, WorkflowLoop):
         return cast("Coroutine[Any, Any, None]", loop)
     loop.timers.deadline(loop.elapsed, span)
@@ -120,7 +125,7 @@ def wait_for_signal(name: str, *, as_type: Any = None) -> Coroutine[Any, Any, An
     The payload is plain JSON, or decoded as `as_type`; if it does not match, raises `SignalUnreadable`. A wait that is
     cancelled, as by `asyncio.timeout`, takes no signal. Raises `KeyInvalid` at the call for an invalid name.
     """
-    loop = _waiting_loop("durable.wait_for_signal(...)")
+    loop = waiting_loop("durable.wait_for_signal(...)")
     if not isinstance(loop, WorkflowLoop):
         return cast("Coroutine[Any, Any, Any]", loop)
     if not isinstance(name, str):
@@ -169,7 +174,8 @@ logger = WorkflowLogger(logging.getLogger("durable.workflow"), {})
 """The logger for workflow code."""
 
 
-def _loop(call: str) -> WorkflowLoop:
+def running_loop(call: str) -> WorkflowLoop:
+    """The loop of the workflow whose code is running. Raises `OutsideWorkflow` elsewhere, and while it is evicted."""
     loop = get_running_loop()
     if not isinstance(loop, WorkflowLoop):
         raise OutsideWorkflow(call, _ADVICE)
@@ -178,7 +184,7 @@ def _loop(call: str) -> WorkflowLoop:
     return loop
 
 
-def _waiting_loop(call: str) -> WorkflowLoop | WorkflowFuture:
+def waiting_loop(call: str) -> WorkflowLoop | WorkflowFuture:
     """The loop for a call that is awaited; while the workflow is evicted, an object that raises when it is awaited."""
     loop = get_running_loop()
     if not isinstance(loop, WorkflowLoop):

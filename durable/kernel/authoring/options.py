@@ -27,6 +27,12 @@ from durable.kernel.limits import (
 OnConflict = Literal["refuse", "existing"]
 OnDeadLetter = Literal["hold", "deliver"]
 OnExhausted = Literal["fail", "hold"]
+ParentClose = Literal["cancel", "terminate", "abandon"]
+"""What the end of a workflow does to a child of it that has not ended."""
+DETACHED = "detached"
+"""What is stored for a child that was begun with `start(...)`: abandoned, and its end is told to nobody."""
+OUTLIVE = frozenset({"abandon", DETACHED})
+"""Children that go on after the end of their parent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,10 +48,12 @@ class StartOptions:
     on_conflict: OnConflict | None = None
     queue: str | None = None
     priority: int | None = None
+    parent_close: ParentClose | None = None
 
     def __post_init__(self) -> None:
         _check_common(self)
         check_span("timeout", self.timeout)
+        check_choice("parent_close", self.parent_close, ("cancel", "terminate", "abandon"))
 
     def with_(self, **chosen: Any) -> Self:
         """These options with others in their place; what is None stays as it was."""
@@ -97,7 +105,7 @@ class ActivityOptions:
         return data
 
 
-START_NAMES = frozenset(field.name for field in fields(StartOptions))
+START_NAMES = frozenset(field.name for field in fields(StartOptions)) - {"parent_close"}
 ENQUEUE_NAMES = frozenset(field.name for field in fields(ActivityOptions))
 """Keywords of `start` and `enqueue` that belong to the engine."""
 RESERVED_NAMES = frozenset({"signal", "once", "ask", "request"})

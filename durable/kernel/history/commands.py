@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +26,46 @@ class CancelActivity:
     """The code no longer awaits the activity: its row is to be cancelled, and a late result is consumed."""
 
     ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartChild:
+    """Start a child workflow. `options` holds only what the call chose; `parent_close` what its parent's end does."""
+
+    ordinal: int
+    child: uuid.UUID
+    type: str
+    key: str | None
+    payload: str = field(repr=False)
+    digest: str
+    parent_close: str
+    options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelChild:
+    """The code no longer awaits the child: it is asked to cancel, unless it was abandoned, and its end is consumed."""
+
+    ordinal: int
+    child: uuid.UUID
+    asks: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendSignal:
+    """Send a signal (`name`), or a request to cancel (None), to the workflow with the id `to`, or to the one of a type
+    that holds a key. `payload` is plain JSON; of a request, its reason. `awaited`: the code waits for what becomes of
+    it.
+    """
+
+    ordinal: int
+    to: uuid.UUID | None
+    type: str
+    key: str
+    name: str | None
+    payload: str = field(repr=False)
+    digest: str
+    awaited: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +113,4 @@ class CancelWorkflow:
 
 
 Ending = CompleteWorkflow | FailWorkflow | CancelWorkflow
-Command = ScheduleActivity | CancelActivity | RecordUnreadable | CompleteWorkflow | FailWorkflow | CancelWorkflow
+Command = ScheduleActivity | CancelActivity | StartChild | CancelChild | SendSignal | RecordUnreadable | Ending

@@ -24,6 +24,12 @@ activity_scheduled   activity, digest (keyed by digest_key, hidden like a payloa
 activity_completed   result (payload)
 activity_failed      failure, attempts
 activity_cancelled   (nothing)
+child_started        child (id), type, digest (as above), key, parent_close, refused {holder} if its key was taken
+child_completed      child, result (payload, of the child)
+child_failed         child, status (failed, cancelled, timed_out, refused), failure (of the child), reason, holder
+child_cancelled      child
+signal_sent          to (id) or type and key, name or cancel (true), digest, refused (closed, not_found, single, full)
+signal_answered      refused, status
 activity_redriven    actor, mode, reason, was_judged
 activity_discarded   actor, reason, then, was_judged
 timer_fired          timer [seq, place]
@@ -69,6 +75,12 @@ class EventType(StrEnum):
     ACTIVITY_COMPLETED = "activity_completed"
     ACTIVITY_FAILED = "activity_failed"
     ACTIVITY_CANCELLED = "activity_cancelled"
+    CHILD_STARTED = "child_started"
+    CHILD_COMPLETED = "child_completed"
+    CHILD_FAILED = "child_failed"
+    CHILD_CANCELLED = "child_cancelled"
+    SIGNAL_SENT = "signal_sent"
+    SIGNAL_ANSWERED = "signal_answered"
     ACTIVITY_REDRIVEN = "activity_redriven"
     ACTIVITY_DISCARDED = "activity_discarded"
     TIMER_FIRED = "timer_fired"
@@ -81,6 +93,9 @@ INPUTS = frozenset(
         EventType.WORKFLOW_STARTED,
         EventType.ACTIVITY_COMPLETED,
         EventType.ACTIVITY_FAILED,
+        EventType.CHILD_COMPLETED,
+        EventType.CHILD_FAILED,
+        EventType.SIGNAL_ANSWERED,
         EventType.TIMER_FIRED,
         EventType.SIGNAL_RECEIVED,
         EventType.CANCEL_REQUESTED,
@@ -92,6 +107,9 @@ RECORDS = frozenset(
     {
         EventType.ACTIVITY_SCHEDULED,
         EventType.ACTIVITY_CANCELLED,
+        EventType.CHILD_STARTED,
+        EventType.CHILD_CANCELLED,
+        EventType.SIGNAL_SENT,
         EventType.MARKER_RECORDED,
         EventType.WORKFLOW_COMPLETED,
         EventType.WORKFLOW_FAILED,
@@ -120,11 +138,14 @@ class MessageKind(StrEnum):
     FAILED = "failed"
     SIGNAL = "signal"
     CANCEL = "cancel"
+    TERMINATE = "terminate"
+    CHILD = "child"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One fact of a history. `seq` counts from 1 without gaps; `ordinal` is set for activity events only.
+    """One fact of a history. `seq` counts from 1 without gaps; `ordinal` is set for events of activities, of children,
+    and of what was sent to other workflows: they share one counter.
 
     `recorded_at` is cut to whole milliseconds here: it is the workflow's time in every replay, and has to survive
     formats that keep no more, such as Django's JSON. Starts, which write without an `Event`, cut it in their statement.

@@ -34,6 +34,7 @@ else:
     _Gathering = _GatheringFuture
 
 __all__ = [
+    "CANCELLING_AND_WAITING",
     "GATHERING",
     "GatheringFuture",
     "enter_task",
@@ -49,6 +50,9 @@ __all__ = [
 
 GATHERING: CodeType = _GatheringFuture.__init__.__code__
 """What runs when a new future of `asyncio.gather` asks its loop for debug mode."""
+
+CANCELLING_AND_WAITING: CodeType | None = getattr(getattr(asyncio.tasks, "_cancel_and_wait", None), "__code__", None)
+"""What `asyncio.wait_for` of Python 3.11 runs when its time is up: it alone cancels a future without a message."""
 
 
 class GatheringFuture(_Gathering):

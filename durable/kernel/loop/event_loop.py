@@ -17,7 +17,7 @@ from contextvars import Context, copy_context
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from durable.errors import InsideWorkflow, OutsideWorkflow, PoisonTurn, StackExhausted, WorkflowBlocked
 from durable.errors.showing import is_a, said
@@ -29,7 +29,7 @@ from durable.kernel.loop.asyncio_private import (
     set_running_loop,
     unseen_error,
 )
-from durable.kernel.loop.futures import ActivityFuture, WorkflowFuture, WorkflowTask
+from durable.kernel.loop.futures import CallFuture, WorkflowFuture, WorkflowTask
 from durable.kernel.loop.handles import NEVER, ReadyHandle, TimerHandle
 from durable.kernel.loop.timers import Timers
 from durable.kernel.loop.unsupported import RefusingLoop, close_unstarted, refuse_unordered
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     # A circle: the loop leads from code that runs on it to its execution, and does not use that itself.
     from durable.kernel.replay.execution import Execution
     from durable.outcomes import Failure
+
+C = TypeVar("C", bound=CallFuture)
 
 logger = logging.getLogger("durable.workflow")
 
@@ -186,9 +188,9 @@ class WorkflowLoop(RefusingLoop):
             self.halt(blocked)
         self.call_exception_handler({"message": "A callback of the workflow raised", "exception": error})
 
-    def activity_future(self) -> ActivityFuture:
-        """A new future for an activity."""
-        future = ActivityFuture(loop=self)
+    def call_future(self, kind: type[C]) -> C:
+        """A new future for a call: of an activity, say."""
+        future = kind(loop=self)
         future.number = self.next_number()
         return future
 
@@ -388,6 +390,6 @@ def _canceller(future: asyncio.Future[Any]) -> Callable[[asyncio.Task[Any]], Non
 
     def pass_on(task: asyncio.Task[Any]) -> None:
         if task.cancelled():
-            future.cancel()
+            (future.withdraw if isinstance(future, CallFuture) else future.cancel)()
 
     return pass_on

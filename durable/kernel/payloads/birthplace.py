@@ -90,7 +90,7 @@ def within(
     """Of each payload in the envelope of an event or a message, by its key. `ordinal` is that of the event,
     `single` says what its workflow is.
     """
-    maker = 1 if single and ordinal is None else ordinal
+    child = child_of(data)
     birthplaces: dict[str, Birthplace] = {}
     for key in (PAYLOAD_KEYS | {DIGEST_KEY}) & data.keys():
         if key == "input":
@@ -99,9 +99,34 @@ def within(
             birthplaces[key] = signal(workflow_id, str(data.get("name")))
         elif key == DIGEST_KEY:
             birthplaces[key] = digest_key(workflow_id)
+        elif child is not None:
+            birthplaces[key] = result(child, None)
         else:
-            birthplaces[key] = result(workflow_id, maker)
+            birthplaces[key] = result(workflow_id, _maker(ordinal, single=single))
     return birthplaces
+
+
+def failure_within(data: Mapping[str, Any], workflow_id: uuid.UUID, *, ordinal: int | None, single: bool) -> Birthplace:
+    """Of the failure in such an envelope."""
+    child = child_of(data)
+    if child is not None:
+        return failure(child, None)
+    return failure(workflow_id, _maker(ordinal, single=single))
+
+
+def child_of(data: Mapping[str, Any]) -> uuid.UUID | None:
+    """The child whose end an envelope tells: what it holds was made by that workflow."""
+    text = data.get("child")
+    if not isinstance(text, str):
+        return None
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
+
+
+def _maker(ordinal: int | None, *, single: bool) -> int | None:
+    return 1 if single and ordinal is None else ordinal
 
 
 def _path(ordinal: int | None) -> str:

@@ -155,7 +155,7 @@ class Cache:
         if execution.done:
             execution.close()
             return
-        place = _Place(execution, execution.weight, at, execution.awaits_activities)
+        place = _Place(execution, execution.weight, at, execution.awaits_calls)
         part[execution.workflow_id] = place
         self._count(place, part, 1)
 

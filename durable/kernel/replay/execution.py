@@ -6,7 +6,6 @@ ready, collect the commands. Replay does the same with the history's own events,
 
 from __future__ import annotations
 
-import itertools
 import random
 import uuid
 from collections.abc import Callable, Sequence
@@ -17,20 +16,24 @@ from typing import Any
 
 from durable.errors import CodeRaised, HistoryFull, NonDeterminism, PoisonTurn
 from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.authoring.options import OUTLIVE
 from durable.kernel.codec import Codec
 from durable.kernel.history import effective
-from durable.kernel.history.commands import Command, ScheduleActivity
-from durable.kernel.history.events import CLOSING, INPUTS, RECORDS, Event, EventType
+from durable.kernel.history.commands import Command, ScheduleActivity, SendSignal, StartChild
+from durable.kernel.history.events import INPUTS, RECORDS, Event, EventType
 from durable.kernel.history.room import FULL, Room
+from durable.kernel.limits import DEFAULT_KEY_LENGTH
 from durable.kernel.loop import closing
 from durable.kernel.loop.event_loop import WorkflowLoop
-from durable.kernel.loop.futures import ActivityFuture
+from durable.kernel.loop.futures import ActivityFuture, Child, Sending
 from durable.kernel.loop.stack import on_shallow_stack
 from durable.kernel.loop.timers import Timer
-from durable.kernel.replay.calls import Calls
+from durable.kernel.replay.activations import began_at, is_from_outside, records_from
+from durable.kernel.replay.calls import CALLS, Call, Calls
+from durable.kernel.replay.child_ids import ChildIds
 from durable.kernel.replay.feeding import ending, feed
 from durable.kernel.replay.mailbox import Mailbox
-from durable.kernel.replay.matching import Asked, match, unreadable, words_of_record
+from durable.kernel.replay.matching import Wanted, match, unreadable, words_of_record
 from durable.outcomes import Failure
 
 _EMPTY_WEIGHT = 4_096
@@ -41,10 +44,13 @@ _TIMER_WEIGHT = 500
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`cpu_for`: CPU time of one activation, None for no limit. `max_events`: events of one history."""
+    """`cpu_for`: CPU time of one activation, None for no limit. `max_events`: events of one history. `max_key_length`:
+    of the keys of children.
+    """
 
     cpu_for: timedelta | None
     max_events: int
+    max_key_length: int = DEFAULT_KEY_LENGTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +62,6 @@ class Activation:
 
 
 _STARTED = EventType.WORKFLOW_STARTED
-_BEGINNINGS = RECORDS | {EventType.WORKFLOW_BEGUN}
-"""The events that may give the time of the first activation: the first of these after `workflow_started`."""
 
 
 class Awaits(StrEnum):
@@ -85,7 +89,6 @@ class Execution:
         "cancel_reason",
         "codec",
         "definition",
-        "digest_key",
         "done",
         "drift",
         "failure_is_recorded",
@@ -94,6 +97,8 @@ class Execution:
         "last_seq",
         "loop",
         "mailbox",
+        "max_key_length",
+        "parent_id",
         "run",
         "workflow_id",
     )  # fmt: skip
@@ -105,6 +110,7 @@ class Execution:
         workflow_id: uuid.UUID,
         run: int,
         key: str | None = None,
+        parent_id: uuid.UUID | None = None,
         codec: Codec,
         limits: Limits,
         cpu_clock: Callable[[], float],
@@ -113,11 +119,11 @@ class Execution:
         self.workflow_id = workflow_id
         self.run = run
         self.key = key
+        self.parent_id = parent_id
         self.codec = codec
         self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
-        self.calls = Calls(self.loop, limit=limits.max_events)
+        self.calls = Calls(self.loop, codec, ChildIds(workflow_id, run), limit=limits.max_events)
         self.mailbox = Mailbox(self.loop, self.calls, codec, workflow_id)
-        self.digest_key = b""
         self.last_seq = 0
         self.done = False
         self.drift = 0
@@ -130,23 +136,12 @@ class Execution:
         self._cpu_clock = cpu_clock
         self._cpu_seconds = None if limits.cpu_for is None else limits.cpu_for.total_seconds()
         self._max_events = limits.max_events
+        self.max_key_length = limits.max_key_length
 
     @classmethod
-    def begin(
-        cls,
-        definition: WorkflowDefinition[Any, Any],
-        *,
-        workflow_id: uuid.UUID,
-        run: int,
-        key: str | None = None,
-        codec: Codec,
-        limits: Limits,
-        cpu_clock: Callable[[], float],
-    ) -> Execution:
+    def begin(cls, definition: WorkflowDefinition[Any, Any], **of: Any) -> Execution:
         """A run that has seen no event yet. `cpu_clock` reads the CPU time of the calling thread, in seconds."""
-        return cls(
-            definition, workflow_id=workflow_id, run=run, key=key, codec=codec, limits=limits, cpu_clock=cpu_clock
-        )
+        return cls(definition, **of)
 
     @property
     def rng(self) -> random.Random:
@@ -169,8 +164,8 @@ class Execution:
         )
 
     @property
-    def awaits_activities(self) -> bool:
-        """Whether the outcome of any activity is still to be fed."""
+    def awaits_calls(self) -> bool:
+        """Whether the outcome of any activity, child or sent signal is still to be fed."""
         return bool(self.calls.open)
 
     @property
@@ -209,10 +204,15 @@ class Execution:
             self.loop.say_lines()
 
     def awaits(self, ordinal: int) -> Awaits:
-        """Whether an activity's outcome is to be fed (OPEN), or consumed without being fed (the others)."""
+        """Whether the outcome of a call is to be fed (OPEN), or consumed without being fed (the others)."""
         if ordinal in self.calls.open:
             return Awaits.OPEN
         return Awaits.DECIDED if 0 < ordinal <= self.calls.last_ordinal else Awaits.UNKNOWN
+
+    def call_of_child(self, child: uuid.UUID) -> int | None:
+        """The ordinal of the call that started a child whose end is to be fed; None if it is only to be consumed."""
+        call = self.calls.children.get(child)
+        return None if call is None else call.ordinal
 
     def next_timer(self) -> Timer | None:
         """The pending timer that is due first, if any."""
@@ -276,6 +276,7 @@ class Execution:
         """What comes next was, or will be, recorded in this run. A generator that the code holds goes over to it."""
         if run != self.fed_run:
             self.fed_run = run
+            self.calls.child_ids.enter(run)
             if self._rng is not None:
                 self._rng.seed(f"{self.workflow_id}:{run}")
 
@@ -286,29 +287,31 @@ class Execution:
         kind = event.type
         if kind in INPUTS:
             if kind is _STARTED:
-                began = _began_at(history, at)
+                began = began_at(history, at)
                 if began is None:
                     self.done = True  # it was ended before its first turn: its code never ran
                     return at
                 event = replace(event, recorded_at=began)
-            records, at = _records(history, at)
+            records, at = records_from(history, at)
             self.mailbox.known_unreadable = unreadable(records)
+            self.calls.child_ids.expect(records)
             self.failure_is_recorded = any(record.type is EventType.WORKFLOW_FAILED for record in records)
             asked = self._run(event)
             self.failure_is_recorded = False
             self.mailbox.known_unreadable = {}
+            self.calls.child_ids.expect(())
             matched, drift = match(asked, records, after=event.seq)
             self.drift += drift
             for command, record in zip(asked, matched, strict=True):
-                if type(command) is ActivityFuture:
-                    self.calls.number(command, record.ordinal or 0)
-        elif _is_from_outside(event):
+                if type(command) in CALLS:
+                    self.calls.number(command, record.ordinal or 0)  # type: ignore[arg-type]
+        elif is_from_outside(event):
             self.done = True
         elif kind in RECORDS:
             raise NonDeterminism(position=event.seq, recorded=words_of_record(event), asked="nothing before its start")
         return at
 
-    def _run(self, event: Event) -> list[Asked]:
+    def _run(self, event: Event) -> list[Wanted]:
         loop = self.loop
         if loop.main is None:
             loop.start(event.recorded_at)
@@ -318,23 +321,34 @@ class Execution:
         loop.run(self._cpu_clock, self._cpu_seconds)
         if loop.halted is not None:
             raise loop.halted
-        asked: list[Asked] = list(self.calls.harvest())
+        asked: list[Wanted] = list(self.calls.harvest())
         if loop.main is not None and (loop.exit is not None or loop.main.done()):
             self.done = True
-            kept: list[Asked] = [command for command in asked if type(command) is not ActivityFuture]
-            dropped = tuple(command.activity for command in asked if type(command) is ActivityFuture)
-            end = ending(self, dropped)
+            # Nobody awaits these calls any more. What others are to do without this workflow is done all the same.
+            kept = [command for command in asked if not _is_dropped(command)]
+            end = ending(self, tuple(_called(command) for command in asked if _is_dropped(command)))
             closing.close(loop)
             return [*kept, end]
         loop.timers.make_durable(event.seq)
         return asked
 
-    def _command(self, command: Asked) -> Command:
-        if type(command) is not ActivityFuture:
-            return command  # type: ignore[return-value]
-        payload = command.payload
-        self.calls.number(command, self.calls.last_ordinal + 1)
-        return ScheduleActivity(command.ordinal, command.activity, payload, command.digest, command.options)
+    def _command(self, asked: Wanted) -> Command:
+        if type(asked) not in CALLS:
+            return asked  # type: ignore[return-value]
+        call: Call = asked  # type: ignore[assignment]
+        payload = call.payload
+        self.calls.number(call, self.calls.last_ordinal + 1)
+        match call:
+            case ActivityFuture():
+                return ScheduleActivity(call.ordinal, call.activity, payload, call.digest, call.options)
+            case Child():
+                return StartChild(
+                    call.ordinal, call.id, call.type, call.key, payload, call.digest, call.parent_close, call.options
+                )
+            case Sending():
+                return SendSignal(
+                    call.ordinal, call.to, call.type, call.key, call.name, payload, call.digest, call.is_awaited
+                )
 
     def _log(self) -> tuple[Failure, ...]:
         problems = self.loop.problems
@@ -344,34 +358,9 @@ class Execution:
         return tuple(problems)
 
 
-def _records(history: Sequence[Event], at: int) -> tuple[list[Event], int]:
-    """The records from this index to the next input, or to an end from outside; and the index of that."""
-    records = []
-    while at < len(history):
-        event = history[at]
-        kind = event.type
-        if kind in INPUTS or (kind in CLOSING and _is_from_outside(event)):
-            break
-        if kind in RECORDS:
-            records.append(event)
-        at += 1
-    return records, at
+def _is_dropped(asked: Wanted) -> bool:
+    return type(asked) is ActivityFuture or (type(asked) is Child and asked.parent_close not in OUTLIVE)
 
 
-def _began_at(history: Sequence[Event], at: int) -> datetime | None:
-    """The time of the first activation, from the first event after the start that gives it; None if there was none."""
-    for event in itertools.islice(history, at, None):
-        if _is_from_outside(event):
-            return None
-        if event.type in INPUTS:
-            break
-        if event.type in _BEGINNINGS:
-            return event.recorded_at
-    return history[at - 1].recorded_at
-
-
-def _is_from_outside(event: Event) -> bool:
-    """An end from outside the code: terminated by an operator, or timed out."""
-    if event.type is EventType.WORKFLOW_CANCELLED:
-        return bool(event.data.get("terminated"))
-    return event.type is EventType.WORKFLOW_TIMED_OUT
+def _called(asked: Wanted) -> str:
+    return asked.activity if type(asked) is ActivityFuture else asked.type if type(asked) is Child else ""

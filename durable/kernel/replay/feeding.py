@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING
 
-from durable.errors import ActivityError, ArgumentsMismatch, NonDeterminism, PayloadError, WorkflowBlocked
+from durable.errors import ActivityError, ArgumentsMismatch, NonDeterminism, PayloadError
 from durable.errors.showing import is_a
 from durable.kernel import failures
 from durable.kernel.codec import read_arguments, read_digest_key
@@ -17,7 +17,8 @@ from durable.kernel.loop.event_loop import trouble_of_the_machine
 from durable.kernel.loop.futures import ActivityFuture
 from durable.kernel.payloads import birthplace
 from durable.kernel.payloads.heft import heft
-from durable.kernel.replay import causes, judging
+from durable.kernel.replay import causes, feeding_children, judging
+from durable.kernel.replay.feeding_children import unreadable
 from durable.kernel.texts.failure import describe, for_log
 
 if TYPE_CHECKING:
@@ -87,11 +88,11 @@ def _start(execution: Execution, event: Event) -> int:
         plain = codec.opened(payload, path=definition.name, birthplace=born)
         args, kwargs = read_arguments(definition, plain, codec=codec)
     except (PayloadError, ArgumentsMismatch) as problem:
-        raise _unreadable(event, "The workflow's arguments", problem) from problem
+        raise unreadable(event, "The workflow's arguments", problem) from problem
     try:
-        execution.digest_key = read_digest_key(event.data, codec=codec, workflow_id=workflow_id)
+        execution.calls.digest_key = read_digest_key(event.data, codec=codec, workflow_id=workflow_id)
     except PayloadError as problem:
-        raise _unreadable(event, "The key of the workflow's digests", problem) from problem
+        raise unreadable(event, "The key of the workflow's digests", problem) from problem
     loop = execution.loop
     loop.main = loop.create_task(definition.fn(*args, **kwargs), name="main", context=Context())
     return heft(plain)
@@ -106,8 +107,8 @@ def _complete(execution: Execution, event: Event) -> int:
         plain = codec.opened(payload, path=path, birthplace=born)
         result = codec.read(codec.natives(plain, path=path), future.hint, path=path)
     except PayloadError as problem:
-        raise _unreadable(event, f"The result of {future.activity} (activity {event.ordinal})", problem) from problem
-    del execution.calls.open[future.ordinal]
+        raise unreadable(event, f"The result of {future.activity} (activity {event.ordinal})", problem) from problem
+    execution.calls.close(future.ordinal)
     if not future.done():
         future.set_result(result)
     return heft(plain)
@@ -120,8 +121,8 @@ def _fail(execution: Execution, event: Event) -> int:
         failure = failures.opened(event.data["failure"], born, codec=execution.codec)
     except PayloadError as problem:
         what = f"The failure of {future.activity} (activity {event.ordinal})"
-        raise _unreadable(event, what, problem) from problem
-    del execution.calls.open[future.ordinal]
+        raise unreadable(event, what, problem) from problem
+    execution.calls.close(future.ordinal)
     if future.done():
         return 0
     future.set_exception(
@@ -170,6 +171,9 @@ _FEEDERS: dict[EventType, Callable[[Execution, Event], int]] = {
     EventType.WORKFLOW_STARTED: _start,
     EventType.ACTIVITY_COMPLETED: _complete,
     EventType.ACTIVITY_FAILED: _fail,
+    EventType.CHILD_COMPLETED: feeding_children.complete,
+    EventType.CHILD_FAILED: feeding_children.fail,
+    EventType.SIGNAL_ANSWERED: feeding_children.answer,
     EventType.TIMER_FIRED: _fire,
     EventType.SIGNAL_RECEIVED: _receive,
     EventType.CANCEL_REQUESTED: _cancel,
@@ -178,7 +182,7 @@ _FEEDERS: dict[EventType, Callable[[Execution, Event], int]] = {
 
 def _open(execution: Execution, event: Event) -> ActivityFuture:
     future = execution.calls.open.get(event.ordinal or 0)
-    if future is None:
+    if type(future) is not ActivityFuture:
         outcome = "result" if event.type is EventType.ACTIVITY_COMPLETED else "failure"
         raise NonDeterminism(
             position=event.seq,
@@ -186,7 +190,3 @@ def _open(execution: Execution, event: Event) -> ActivityFuture:
             asked="no such activity, or it was cancelled before",
         )
     return future
-
-
-def _unreadable(event: Event, what: str, problem: Exception) -> WorkflowBlocked:
-    return WorkflowBlocked(f"{what} cannot be read: {problem}", {"position": event.seq, "problem": str(problem)})

@@ -10,7 +10,7 @@ from typing import Any
 from durable.client import hidden as fields
 from durable.conf import settings
 from durable.kernel.history.events import DIGEST_KEY, Event, EventType
-from durable.kernel.payloads.birthplace import NOWHERE, PAYLOAD_KEYS, PayloadKind
+from durable.kernel.payloads.birthplace import NOWHERE, PAYLOAD_KEYS, PayloadKind, failure_within
 from durable.outcomes import Failure, Naming, Snapshot
 from durable.store.texts import failures
 
@@ -47,8 +47,8 @@ def of_event(event: Event, workflow: Snapshot) -> Any:
     if event.type is EventType.WORKFLOW_BLOCKED:
         data, hidden = failures.read_block(data, workflow.id), _PAYLOADS | failures.BLOCK_TEXTS
     if isinstance(data.get("failure"), Mapping):
-        maker = 1 if event.ordinal is None and workflow.single else event.ordinal
-        data["failure"] = failures.read(data["failure"], workflow.id, maker).as_data()
+        born = failure_within(data, workflow.id, ordinal=event.ordinal, single=workflow.single)
+        data["failure"] = failures.read_born(data["failure"], born).as_data()
     return _of(data, hidden)
 
 

@@ -168,10 +168,16 @@ def _header(snapshot: Snapshot, cause: Sequence[FailedActivity]) -> list[str]:
         lines.append(f"result    {_short(_result(snapshot))}")
     if snapshot.failure is not None:
         lines.append(f"failure   {_words(snapshot.failure)}")
-    lines += [f"caused by activity {it.ordinal} {printable(it.activity)}".rstrip() for it in cause]
+    lines += [_cause(it) for it in cause]
     if snapshot.reason:
         lines.append(f"reason    {printable(snapshot.reason)}")
     return lines
+
+
+def _cause(it: FailedActivity) -> str:
+    if it.child is not None:
+        return f"caused by child {it.ordinal} {printable(it.activity)} {it.child}"
+    return f"caused by activity {it.ordinal} {printable(it.activity)}".rstrip()
 
 
 def _traceback_lines(blocked: Mapping[str, Any]) -> list[str]:

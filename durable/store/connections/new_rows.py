@@ -55,6 +55,11 @@ def workflow(value: Value, *, single: str, deadline_at: str, created_at: str, hi
     }
 
 
+def of_child(value: Value) -> Row:
+    """What the row of a child holds in addition."""
+    return {name: value(name) for name in ("parent_id", "parent_run", "parent_ordinal", "parent_close")}
+
+
 def event(*, workflow_id: str, seq: str, type: str, ordinal: str = "NULL", data: str, recorded_at: str) -> Row:
     """An event of a history."""
     return {

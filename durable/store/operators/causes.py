@@ -1,4 +1,4 @@
-"""Which activities' failures ended a workflow, as its closing event records them. Reads only."""
+"""Which failures of activities and children ended a workflow, as its closing event records them. Reads only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.kernel.limits import MAX_COUNT
-from durable.models import OutboxRow
+from durable.models import OutboxRow, Workflow
 from durable.outcomes import FailedActivity
 from durable.store.connections import sql
 
@@ -23,8 +23,8 @@ _CAUSE = re.compile(r'\s*\{\s*"cause"\s*:\s*\[([\d,\s]*)')
 
 
 def of_failure(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> list[FailedActivity]:
-    """The activities whose failures ended a failed workflow, by ordinal, at most `MOST`. Empty if there are none, or if
-    the event was recorded before causes were. At most two statements.
+    """The activities and children whose failures ended a workflow, by ordinal, `MOST` at most. Empty if there are
+    none, or if the event was recorded before causes were. At most three statements.
     """
     rows = sql.fetch(
         connection,
@@ -42,5 +42,18 @@ def of_failure(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> list[
         workflow_id=workflow_id, run=rows[0][0], ordinal__in=ordinals
     )
     by_ordinal = {ordinal: (row_id, name) for row_id, ordinal, name in staged.values_list("pk", "ordinal", "activity")}
-    unknown: tuple[int | None, str] = (None, "")
-    return [FailedActivity(ordinal, *by_ordinal.get(ordinal, unknown)) for ordinal in ordinals]
+    children: dict[int, tuple[uuid.UUID, str]] = {}
+    others = [ordinal for ordinal in ordinals if ordinal not in by_ordinal]
+    if others:
+        started = Workflow.objects.using(connection.alias).filter(
+            parent_id=workflow_id, parent_run=rows[0][0], parent_ordinal__in=others
+        )
+        for id, ordinal, type in started.values_list("pk", "parent_ordinal", "type"):
+            children[ordinal or 0] = (id, type)
+    return [_cause(ordinal, by_ordinal.get(ordinal), children.get(ordinal)) for ordinal in ordinals]
+
+
+def _cause(ordinal: int, activity: tuple[int, str] | None, child: tuple[uuid.UUID, str] | None) -> FailedActivity:
+    if activity is not None:
+        return FailedActivity(ordinal, *activity)
+    return FailedActivity(ordinal, None, "") if child is None else FailedActivity(ordinal, None, child[1], child[0])

@@ -241,7 +241,9 @@ def _heads(
         params += _arm(connection, plain, now_params)
     if full:
         arms.append(
-            first.format(which=f"{is_due} AND m.kind <> 'signal'", order=f"(m.kind = 'cancel') DESC, {in_order}")
+            first.format(
+                which=f"{is_due} AND m.kind <> 'signal'", order=f"(m.kind IN ('cancel', 'terminate')) DESC, {in_order}"
+            )
         )
         params += _arm(connection, full, now_params)
     if unbegun:

@@ -175,10 +175,16 @@ def delete(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
 
 
 def park(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
-    """Parks every message of these (locked) workflows, until `unpark`."""
+    """Parks the messages of these (locked) workflows, until `unpark`. Not an order to terminate, which may have come
+    after the turn has looked for one: the next turn carries it out without the workflow's code.
+    """
     if workflow_ids:
         condition, params = sql.among(connection, "workflow_id", workflow_ids)
-        sql.execute(connection, f"UPDATE durable_message SET parked = true WHERE NOT parked AND {condition}", params)
+        sql.execute(
+            connection,
+            f"UPDATE durable_message SET parked = true WHERE NOT parked AND kind <> 'terminate' AND {condition}",
+            params,
+        )
 
 
 def park_signals(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
@@ -203,6 +209,19 @@ def asked_to_cancel(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid
     return {sql.as_uuid(row[0]) for row in rows}
 
 
+def orders_to_terminate(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, str]:
+    """The payload of an order to terminate, for each of these workflows that has got one. One statement."""
+    if not workflow_ids:
+        return {}
+    condition, params = sql.among(connection, "workflow_id", workflow_ids)
+    rows = sql.fetch(
+        connection,
+        f"SELECT workflow_id, payload FROM durable_message WHERE kind = 'terminate' AND {condition} ORDER BY id DESC",
+        params,
+    )
+    return {sql.as_uuid(owner): payload for owner, payload in rows}
+
+
 def unpark(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> None:
     """Makes the parked messages of these (locked) workflows due again."""
     if workflow_ids:
@@ -224,8 +243,8 @@ def put_off(connection: BaseDatabaseWrapper, later: Mapping[int, datetime]) -> N
         )
 
 
-_OF_THE_RUN = "kind IN ('start', 'completed', 'failed')"
-"""Of no use once the workflow has ended. The other kinds were accepted from callers."""
+_OF_NO_USE = "kind IN ('start', 'completed', 'failed', 'child', 'terminate')"
+"""Once the workflow has ended. The other kinds were accepted from callers."""
 
 
 _NAME_HEAD = 6 * MAX_SIGNAL_NAME_LENGTH + 20
@@ -246,9 +265,9 @@ def consume(
         delete(connection, read)
         return []
     owned, of_owned = sql.among(connection, "workflow_id", closing)
-    removing, params = f"DELETE FROM durable_message WHERE ({owned} AND {_OF_THE_RUN})", list(of_owned)
+    removing, params = f"DELETE FROM durable_message WHERE ({owned} AND {_OF_NO_USE})", list(of_owned)
     keeping, of_keeping = (
-        f"UPDATE durable_message SET parked = true WHERE {owned} AND NOT {_OF_THE_RUN}",
+        f"UPDATE durable_message SET parked = true WHERE {owned} AND NOT {_OF_NO_USE}",
         list(of_owned),
     )
     if read:
@@ -266,15 +285,20 @@ def consume(
 
 
 def keep_late(connection: BaseDatabaseWrapper, workflow_ids: Sequence[uuid.UUID]) -> list[tuple[uuid.UUID, str]]:
-    """Parks messages that came to these (locked) workflows after their end, from transactions that were open meanwhile.
-    Returns (workflow, kind) of each. One statement; what was parked before is not looked at: starts and the others that
-    are not parked have an index each.
+    """Parks messages that came to these (locked) workflows after their end, from transactions that were open meanwhile,
+    and removes those of children and of parents. Returns (workflow, kind) of those kept. Two statements; what was
+    parked before is not looked at: starts and the others that are not parked have an index each.
     """
     if not workflow_ids:
         return []
     condition, params = sql.among(connection, "m.workflow_id", workflow_ids)
     due = " UNION ALL ".join(
         f"SELECT m.id FROM durable_message m WHERE NOT m.parked AND {which} AND {condition}" for which in (BEGUN, START)
+    )
+    sql.execute(
+        connection,
+        f"DELETE FROM durable_message WHERE kind IN ('child', 'terminate') AND id IN ({due})",
+        [*params, *params],
     )
     rows = sql.fetch(
         connection,

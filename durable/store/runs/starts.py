@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -15,6 +16,16 @@ from durable.kernel.payloads import wire
 from durable.models.fields import sqlite_text
 from durable.store.connections import new_rows, sql
 from durable.store.connections.new_rows import Value, column, insert, named
+
+
+@dataclass(frozen=True, slots=True)
+class ParentCall:
+    """The call of a parent that starts a child, and what the parent's end does to it."""
+
+    parent: uuid.UUID
+    run: int
+    ordinal: int
+    close: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +41,7 @@ class NewWorkflow:
     priority: int = 0
     timeout: timedelta | None = None
     start_at: datetime | None = None
+    call: ParentCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +76,16 @@ class _Values(NamedTuple):
     options: str = "{}"
     attempt_budget: int | None = 0
     delivery_budget: int = 0
+    parent_id: uuid.UUID | None = None
+    parent_run: int | None = None
+    parent_ordinal: int | None = None
+    parent_close: str = ""
 
 
 _KINDS = {
+    "parent_id": "uuid",
+    "parent_run": "int",
+    "parent_ordinal": "int",
     "id": "uuid",
     "priority": "int",
     "deadline_after": "bigint",
@@ -86,10 +105,18 @@ class _Inserts:
     work: str
 
 
+class _Kind(StrEnum):
+    """What is inserted: each has its statements."""
+
+    WORKFLOW = "workflow"
+    CHILD = "child"
+    SINGLE = "single"
+
+
 def _inserts(
     value: Value,
     *,
-    single: bool,
+    kind: _Kind,
     now: str,
     begins_at: str,
     deadline_at: str,
@@ -100,10 +127,13 @@ def _inserts(
     inserted: str | None,
 ) -> _Inserts:
     """Of the values of `source`; event and work of those that were `inserted`, whose id is `owner` there."""
+    single = kind is _Kind.SINGLE
     flag = "true" if single else "false"
     workflow = new_rows.workflow(
         value, single=flag, deadline_at=deadline_at, created_at=now, history_bytes=started_bytes
     )
+    if kind is _Kind.CHILD:
+        workflow = {**workflow, **new_rows.of_child(value)}
     event = new_rows.event(
         workflow_id=owner, seq="1", type="'workflow_started'", data=value("started"), recorded_at=recorded_at
     )
@@ -130,11 +160,11 @@ def _inserts(
     return _Inserts(insert("workflow", workflow, source), insert("event", event, inserted), insert(*work, inserted))
 
 
-def _postgresql(single: bool) -> str:  # noqa: FBT001 - a key of the table below
+def _postgresql(kind: _Kind) -> str:
     # One statement, so that readers see all of it or nothing, and the caller pays one round trip.
     made = _inserts(
         column,
-        single=single,
+        kind=kind,
         now="{now}",
         begins_at="begins_at",
         deadline_at="begins_at + deadline_after * interval '1 microsecond'",
@@ -153,11 +183,11 @@ def _postgresql(single: bool) -> str:  # noqa: FBT001 - a key of the table below
         """
 
 
-def _postgresql_one(single: bool) -> str:  # noqa: FBT001 - as above
+def _postgresql_one(kind: _Kind) -> str:
     # The same for one: without the row set around it, it is planned and run in little more than half of the time.
     made = _inserts(
         named,
-        single=single,
+        kind=kind,
         now="{now}",
         begins_at="{begins_at}",
         deadline_at="{begins_at} + %(deadline_after)s * interval '1 microsecond'",
@@ -174,10 +204,10 @@ def _postgresql_one(single: bool) -> str:  # noqa: FBT001 - as above
         """
 
 
-def _sqlite(single: bool) -> _Inserts:  # noqa: FBT001 - as above
+def _sqlite(kind: _Kind) -> _Inserts:
     made = _inserts(
         column,
-        single=single,
+        kind=kind,
         now="%s",
         begins_at="start_at",
         deadline_at="deadline_after",
@@ -190,11 +220,11 @@ def _sqlite(single: bool) -> _Inserts:  # noqa: FBT001 - as above
     return replace(made, workflow=f"{made.workflow} ON CONFLICT DO NOTHING RETURNING id")
 
 
-def _sqlite_one(single: bool) -> _Inserts:  # noqa: FBT001 - as above
+def _sqlite_one(kind: _Kind) -> _Inserts:
     # The same for one, as above. Named, since Django turns a dict's names into SQLite's several times faster than `%s`.
     made = _inserts(
         named,
-        single=single,
+        kind=kind,
         now="%(now)s",
         begins_at="%(start_at)s",
         deadline_at="%(deadline_after)s",
@@ -207,12 +237,10 @@ def _sqlite_one(single: bool) -> _Inserts:  # noqa: FBT001 - as above
     return replace(made, workflow=f"{made.workflow} ON CONFLICT DO NOTHING")
 
 
-_BOTH = (False, True)
-_POSTGRESQL = {single: _postgresql(single) for single in _BOTH}
-_POSTGRESQL_ONE = {single: _postgresql_one(single) for single in _BOTH}
-_SQLITE = {single: _sqlite(single) for single in _BOTH}
-_SQLITE_ONE = {single: _sqlite_one(single) for single in _BOTH}
-"""By whether they are single activities."""
+_POSTGRESQL = {kind: _postgresql(kind) for kind in _Kind}
+_POSTGRESQL_ONE = {kind: _postgresql_one(kind) for kind in _Kind}
+_SQLITE = {kind: _sqlite(kind) for kind in _Kind}
+_SQLITE_ONE = {kind: _sqlite_one(kind) for kind in _Kind}
 
 
 def insert_workflows(connection: BaseDatabaseWrapper, new: Sequence[NewWorkflow]) -> set[uuid.UUID]:
@@ -225,7 +253,31 @@ def insert_workflows(connection: BaseDatabaseWrapper, new: Sequence[NewWorkflow]
         _Values(n.id, n.type, n.key, n.payload, n.queue, n.priority, n.timeout, n.start_at, wire.dump(n.started))
         for n in new
     ]
-    return _insert(connection, rows, single=False)
+    return _insert(connection, rows, kind=_Kind.WORKFLOW)
+
+
+def insert_children(connection: BaseDatabaseWrapper, new: Sequence[NewWorkflow]) -> set[uuid.UUID]:
+    """The same for children, which name the call of their parent."""
+    rows = [
+        _Values(
+            id=n.id,
+            type=n.type,
+            key=n.key,
+            payload=n.payload,
+            queue=n.queue,
+            priority=n.priority,
+            deadline_after=n.timeout,
+            start_at=n.start_at,
+            started=wire.dump(n.started),
+            parent_id=n.call.parent,
+            parent_run=n.call.run,
+            parent_ordinal=n.call.ordinal,
+            parent_close=n.call.close,
+        )
+        for n in new
+        if n.call is not None
+    ]
+    return _insert(connection, rows, kind=_Kind.CHILD)
 
 
 def insert_activities(connection: BaseDatabaseWrapper, new: Sequence[NewActivity]) -> set[uuid.UUID]:
@@ -249,17 +301,18 @@ def insert_activities(connection: BaseDatabaseWrapper, new: Sequence[NewActivity
         )
         for n in new
     ]
-    return _insert(connection, rows, single=True)
+    return _insert(connection, rows, kind=_Kind.SINGLE)
 
 
-def _insert(connection: BaseDatabaseWrapper, rows: list[_Values], *, single: bool) -> set[uuid.UUID]:
-    rows.sort(key=lambda row: (row.type, row.key or "", row.id.bytes))
+def _insert(connection: BaseDatabaseWrapper, rows: list[_Values], *, kind: _Kind) -> set[uuid.UUID]:
+    # Of children with one key the first call gets it: their ids say nothing about the order.
+    rows.sort(key=lambda row: (row.type, row.key or "", row.parent_ordinal or 0, row.id.bytes))
     if sql.is_postgresql(connection):
-        return _insert_postgresql(connection, rows, single=single)
-    return _insert_sqlite(connection, rows, single=single)
+        return _insert_postgresql(connection, rows, kind=kind)
+    return _insert_sqlite(connection, rows, kind=kind)
 
 
-def _insert_postgresql(connection: BaseDatabaseWrapper, rows: list[_Values], *, single: bool) -> set[uuid.UUID]:
+def _insert_postgresql(connection: BaseDatabaseWrapper, rows: list[_Values], *, kind: _Kind) -> set[uuid.UUID]:
     micro = timedelta(microseconds=1)
     values = [
         row if row.deadline_after is None else row._replace(deadline_after=row.deadline_after // micro) for row in rows
@@ -268,20 +321,20 @@ def _insert_postgresql(connection: BaseDatabaseWrapper, rows: list[_Values], *, 
     if clock.is_frozen():
         now = f"'{clock.host_now().isoformat()}'::timestamptz"
     if len(values) == 1:
-        return _insert_one(connection, values[0], now=now, single=single)
-    statement = _POSTGRESQL[single].format(now=now, given=_GIVEN.source(connection))
+        return _insert_one(connection, values[0], now=now, kind=kind)
+    statement = _POSTGRESQL[kind].format(now=now, given=_GIVEN.source(connection))
     return {sql.as_uuid(row[0]) for row in sql.fetch(connection, statement, _GIVEN.params(connection, values))}
 
 
-def _insert_one(connection: BaseDatabaseWrapper, values: _Values, *, now: str, single: bool) -> set[uuid.UUID]:
+def _insert_one(connection: BaseDatabaseWrapper, values: _Values, *, now: str, kind: _Kind) -> set[uuid.UUID]:
     begins_at = now if values.start_at is None else f"greatest({now}, %(start_at)s)"
-    statement = _POSTGRESQL_ONE[single].format(now=now, begins_at=begins_at)
+    statement = _POSTGRESQL_ONE[kind].format(now=now, begins_at=begins_at)
     with connection.cursor() as cursor:
         cursor.execute(statement, values._asdict())
         return {sql.as_uuid(row[0]) for row in cursor.fetchall()}
 
 
-def _insert_sqlite(connection: BaseDatabaseWrapper, rows: list[_Values], *, single: bool) -> set[uuid.UUID]:
+def _insert_sqlite(connection: BaseDatabaseWrapper, rows: list[_Values], *, kind: _Kind) -> set[uuid.UUID]:
     moment = clock.host_now()
     now = sqlite_text(moment)
     values = []
@@ -290,8 +343,8 @@ def _insert_sqlite(connection: BaseDatabaseWrapper, rows: list[_Values], *, sing
         deadline = None if row.deadline_after is None else sqlite_text(begins_at + row.deadline_after)
         values.append(row._replace(deadline_after=deadline, start_at=begins_at))
     if len(values) == 1:
-        return _insert_one_sqlite(connection, values[0], now=now, single=single)
-    statements, source = _SQLITE[single], _GIVEN.source(connection)
+        return _insert_one_sqlite(connection, values[0], now=now, kind=kind)
+    statements, source = _SQLITE[kind], _GIVEN.source(connection)
     params = _GIVEN.params(connection, values)
     inserted = {
         sql.as_uuid(row[0]) for row in sql.fetch(connection, statements.workflow.format(given=source), [now, *params])
@@ -305,8 +358,8 @@ def _insert_sqlite(connection: BaseDatabaseWrapper, rows: list[_Values], *, sing
     return inserted
 
 
-def _insert_one_sqlite(connection: BaseDatabaseWrapper, row: _Values, *, now: str, single: bool) -> set[uuid.UUID]:
-    statements = _SQLITE_ONE[single]
+def _insert_one_sqlite(connection: BaseDatabaseWrapper, row: _Values, *, now: str, kind: _Kind) -> set[uuid.UUID]:
+    statements = _SQLITE_ONE[kind]
     params = {name: sql.param(connection, value) for name, value in row._asdict().items()}
     params["now"] = now
     with connection.cursor() as cursor:

@@ -13,7 +13,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable import clock
 from durable.kernel.history.room import HISTORY_FULL
 from durable.kernel.payloads import wire
-from durable.models import Workflow
 from durable.models.fields import moment_from_database
 from durable.outcomes import WorkflowStatus
 from durable.store.connections import sql
@@ -39,6 +38,12 @@ class LockedWorkflow(NamedTuple):
     poison_turns: int
     priority: int
     key: str | None
+    parent_id: uuid.UUID | None
+    parent_run: int | None
+    parent_ordinal: int | None
+    parent_close: str
+    children: int
+    """How many it has started in all its runs."""
     history_bytes: int
     """Of the events of the current history. 0: not counted yet."""
     error_class: str
@@ -72,7 +77,8 @@ class LockedWorkflow(NamedTuple):
 # Locking and looking are SQL by hand: building these queries and converting their rows cost more than running them.
 _COLUMNS = (
     "id, type, single, status, run, run_seq, history_seq, last_seq, {wake_at}, {deadline_at}, {blocked_at}, "
-    "blocked_reason, blocked_version, poison_turns, priority, key, history_bytes, error_class"
+    "parent_id, blocked_reason, blocked_version, poison_turns, priority, key, "
+    "parent_run, parent_ordinal, parent_close, children, history_bytes, error_class"
 )
 
 
@@ -97,7 +103,8 @@ def _columns(connection: BaseDatabaseWrapper) -> str:
 
 
 def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
-    owner, kind, single, status, run, run_seq, history_seq, last_seq, wake_at, deadline_at, blocked_at, *rest = row
+    owner, kind, single, status, run, run_seq, history_seq, last_seq, wake_at, deadline_at, blocked_at = row[:11]
+    parent_id, blocked_reason, blocked_version, poison_turns, priority, key, *rest = row[11:]
     return LockedWorkflow(
         sql.as_uuid(owner),
         kind,
@@ -110,6 +117,12 @@ def _locked(row: tuple[Any, ...]) -> LockedWorkflow:
         moment_from_database(wake_at),
         moment_from_database(deadline_at),
         moment_from_database(blocked_at),
+        blocked_reason,
+        blocked_version,
+        poison_turns,
+        priority,
+        key,
+        None if parent_id is None else sql.as_uuid(parent_id),
         *rest,
     )
 
@@ -196,6 +209,8 @@ class Progress:
     closed_at: datetime | None = None
     deadline_at: datetime | None = None
     """None: it stays as it is."""
+    children: int = 0
+    """How many more it has started."""
 
 
 # One that has not been counted yet stays so: the next turn counts all of it.
@@ -251,6 +266,7 @@ _GIVEN = sql.RowSet(
         ("deadline_at", "timestamptz"),
         ("error_class", "text"),
         ("error_group", "text"),
+        ("children", "int"),
         ("added", "bigint"),
     ]
 )
@@ -266,7 +282,7 @@ UPDATE durable_workflow AS w SET
     result = given.result, failure = given.failure, blocked_reason = given.blocked_reason,
     blocked_version = given.blocked_version, poison_turns = given.poison_turns, closed_at = given.closed_at,
     blocked_at = given.blocked_at, deadline_at = coalesce(given.deadline_at, w.deadline_at),
-    error_class = {error_class}, error_group = {error_group},
+    error_class = {error_class}, error_group = {error_group}, children = w.children + given.children,
     history_bytes = given.added + CASE WHEN w.history_bytes > 0 THEN w.history_bytes ELSE (
         SELECT coalesce(sum({size}), 0) FROM durable_event e
         WHERE e.workflow_id = w.id AND e.seq >= w.history_seq AND e.seq <= w.last_seq
@@ -305,69 +321,13 @@ def advancing(
             p.deadline_at,
             (p.blocked_by if p.failure is None else p.failure.kind).error_class,
             (p.blocked_by if p.failure is None else p.failure.kind).error_group,
+            p.children,
             added.get(p.id, 0),
         )
         for p in progress
     ]
     statement = _ADVANCE.format(given=_GIVEN.source(connection), size=sql.size(connection, "e.data"), **_KEPT)
     return statement, _GIVEN.params(connection, rows)
-
-
-def first_timers(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, datetime]:
-    """The time of the earliest pending timer or deadline of each workflow that has one, whatever its wake-up."""
-    earliest: dict[uuid.UUID, datetime] = {}
-    if not ids:
-        return earliest
-    workflows: Any = Workflow.objects.using(connection.alias).filter(id__in=list(ids))
-    for owner, timers, deadline in workflows.values_list("id", "timers", "deadline_at"):
-        moments = [datetime.fromisoformat(timer["due"]) for timer in timers]
-        if deadline is not None:
-            moments.append(deadline)
-        if moments:
-            earliest[owner] = min(moments)
-    return earliest
-
-
-def wake_later(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, by: timedelta) -> None:
-    """Move the wake-up of (locked) workflows whose code is not known here (yet)."""
-    if ids:
-        until, params = clock.now_sql(connection, by)
-        condition, more = sql.among(connection, "id", ids)
-        sql.execute(
-            connection,
-            f"UPDATE durable_workflow SET wake_at = {until} WHERE wake_at < {until} AND {condition}",
-            [*params, *params, *more],
-        )
-
-
-def sleep(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
-    """Clears the wake-up of (locked) workflows that must not turn now; the verb that lets them turn again makes them
-    due. A workflow with a full history keeps its deadline, since it can end by it.
-    """
-    if ids:
-        now, now_params = clock.now_sql(connection)
-        condition, params = sql.among(connection, "id", ids)
-        sql.execute(
-            connection,
-            "UPDATE durable_workflow SET wake_at = CASE WHEN status = 'running' AND blocked_reason <> '' "
-            f"AND error_class = %s AND deadline_at > {now} THEN deadline_at END "
-            f"WHERE wake_at IS NOT NULL AND {condition}",
-            [HISTORY_FULL, *now_params, *params],
-        )
-
-
-def rearm(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> None:
-    """Makes (locked) live workflows due now: a wake-up without a due timer only looks, and sets the
-    right time again.
-    """
-    if ids:
-        now, params = clock.now_sql(connection)
-        condition, more = sql.among(connection, "id", ids)
-        sql.execute(
-            connection,
-            f"UPDATE durable_workflow SET wake_at = {now} WHERE {condition} AND status IN ('running', 'paused')",
-            [*params, *more],
-        )
 
 
 def count_poison(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> None:
@@ -381,14 +341,26 @@ def count_poison(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> Non
 
 def holder_of_key(connection: BaseDatabaseWrapper, workflow_type: str, key: str) -> uuid.UUID | None:
     """The live workflow that holds a business key, if there is one."""
-    row: uuid.UUID | None = (
-        Workflow.objects.using(connection.alias)
-        .live()
-        .filter(type=workflow_type, key=key)
-        .values_list("id", flat=True)
-        .first()
+    return holders_of_keys(connection, [(workflow_type, key)]).get((workflow_type, key))
+
+
+_KEYS = sql.RowSet([("type", "text"), ("key", "text")])
+
+
+def holders_of_keys(
+    connection: BaseDatabaseWrapper, keys: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], uuid.UUID]:
+    """The live workflows that hold these (type, key) pairs. One statement."""
+    if not keys:
+        return {}
+    rows = sql.fetch(
+        connection,
+        f"SELECT w.type, w.key, w.id FROM {_KEYS.source(connection)} "
+        "JOIN durable_workflow w ON w.type = given.type AND w.key = given.key "
+        "WHERE w.key IS NOT NULL AND w.status IN ('running', 'paused')",
+        _KEYS.params(connection, keys),
     )
-    return row
+    return {(type, key): sql.as_uuid(id) for type, key, id in rows}
 
 
 def _moment(value: Any) -> datetime:

@@ -12,6 +12,7 @@ from django.utils.crypto import salted_hmac
 from durable.conf import settings
 from durable.kernel import failures
 from durable.kernel.failures import BLOCK_TEXTS, SEALED
+from durable.kernel.payloads.birthplace import Birthplace
 from durable.kernel.payloads.birthplace import failure as birthplace
 from durable.outcomes import Failure
 
@@ -25,6 +26,7 @@ __all__ = [
     "kind",
     "read",
     "read_block",
+    "read_born",
     "read_reason",
     "reason",
     "stored",
@@ -70,7 +72,12 @@ def stored(failure: Failure, workflow_id: uuid.UUID, ordinal: int | None) -> Sto
 
 def read(data: Mapping[str, Any], workflow_id: uuid.UUID, ordinal: int | None) -> Failure:
     """A stored failure for people and callers. An unreadable one is replaced by a text that says so."""
-    return failures.readable(data, birthplace(workflow_id, ordinal), codec=settings.codec())
+    return read_born(data, birthplace(workflow_id, ordinal))
+
+
+def read_born(data: Mapping[str, Any], born: Birthplace) -> Failure:
+    """The same by its birthplace."""
+    return failures.readable(data, born, codec=settings.codec())
 
 
 def block(data: Mapping[str, Any], workflow_id: uuid.UUID) -> dict[str, Any]:

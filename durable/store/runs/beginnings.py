@@ -1,0 +1,24 @@
+"""What a new workflow holds, for callers and for turns that start children."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import uuid
+from typing import Any
+
+from durable.conf import settings
+from durable.kernel.codec import DIGEST_KEY_BYTES, stored_digest_key
+from durable.kernel.history.events import DIGEST_KEY
+from durable.store.runs.starts import NewWorkflow
+
+
+def new_workflow(*, id: uuid.UUID, payload: str, type: str, **values: Any) -> NewWorkflow:
+    """A workflow to start, with the data of its started event. Raises `PayloadError` where the codec fails."""
+    started = {
+        "type": type,
+        "input": payload,
+        "python": f"{sys.version_info.major}.{sys.version_info.minor}",
+        DIGEST_KEY: stored_digest_key(secrets.token_bytes(DIGEST_KEY_BYTES), codec=settings.codec(), workflow_id=id),
+    }
+    return NewWorkflow(id=id, type=type, payload=payload, started=started, **values)
