@@ -175,7 +175,7 @@ def lines_are_counted_anew() -> None:
     from durable.outbound import floods, road
 
     floods.reset()
-    road._patience = None
+    road._patience = None  # what one test has set holds for the whole process
 
 
 @pytest.fixture(autouse=True)
@@ -201,6 +201,7 @@ def no_thread_left_behind() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     shared = SyncToAsync.single_thread_executor
+    # Asgiref's executor keeps its threads until the end of the process.
     for thread in set(threading.enumerate()) - before - shared._threads:
         if not thread.daemon:
             thread.join(PATIENCE)

@@ -20,7 +20,7 @@ def test_a_machine_without_the_cores_is_not_held_to_the_ratio(cores, reason, mon
         asked.append(count)
         return {"single activities": 100.0 * count**0.5, "three-step workflows": 50.0}
 
-    monkeypatch.setattr(processes, "_rates", rates)
+    monkeypatch.setattr(processes, "_rates", rates)  # the measurement itself would take minutes
     monkeypatch.setattr(processes, "usable_cores", lambda: cores)
     findings = Findings("postgresql")
     processes.measure(findings, "default", "scratch", SIZES)

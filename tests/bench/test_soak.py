@@ -75,9 +75,9 @@ def test_workers_are_flat_under_every_kind_of_work(own_processes) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_workflows_that_have_ended_before_their_signal_do_not_end_the_soak() -> None:
     with scratch("default"):
-        load = soak._Load("default", Plan(load=8, patience=2.0))
+        load = soak._Load("default", Plan(load=8, patience=2.0))  # a soak runs for minutes: one part of it by itself
         load.bring(0.0)
-        for _, handle in load._waiting:
+        for _, handle in load._waiting:  # only the load knows whom it waits for
             terminate(handle.id, reason="sooner")
         assert len(load._waiting) == 8
         load.bring(1.0)
@@ -143,5 +143,6 @@ def test_minutes_that_mean_nothing_are_refused(arguments, said) -> None:
 
 
 def test_one_of_the_workers_has_debug_on(monkeypatch) -> None:
+    # A soak starts real workers: what they would be told.
     watched = [soak._Watched(Course("a"), Debug.OFF), soak._Watched(Course("b"), Debug.ON)]
     assert [worker.job("default", Plan()).debug for worker in watched] == ["off", "on"]

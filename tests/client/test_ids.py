@@ -28,7 +28,7 @@ def test_ids_go_on_growing_when_the_clock_is_set_back(frozen_clock):
 def test_a_millisecond_that_is_full_borrows_from_the_next(frozen_clock):
     generator = ids.Ids()
     before = generator.new()
-    generator._random = (1 << 74) - 1
+    generator._random = (1 << 74) - 1  # a full millisecond comes once in 2**74 draws
     after = generator.new()
     assert after > before
     assert after.int >> 80 == (before.int >> 80) + 1

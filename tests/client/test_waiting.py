@@ -252,11 +252,12 @@ def test_a_forked_child_has_a_waiter_of_its_own(looks: Looks) -> None:
     workflow = factories.WorkflowFactory()
     waiting_for = in_thread(together, [get_workflow(workflow.pk).aresult])
     looks.wait_for(1)
-    parents = waiting._waiter
-    with parents._changed:
+    parents = waiting._waiter  # the waiter of a process cannot be seen through a handle
+    with parents._changed:  # the lock that a fork finds held
         child = os.fork()
         if not child:
             anew = waiting._waiter
+            # Whether it has ended shows nowhere else.
             os._exit(0 if anew is not parents and anew._thread is None and not anew._tickets else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     complete(workflow.pk)
@@ -266,7 +267,7 @@ def test_a_forked_child_has_a_waiter_of_its_own(looks: Looks) -> None:
 def test_a_thread_that_dies_gives_its_error_and_the_next_wait_begins_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without that, nobody in the process would ever get a result again."""
     workflow_id = factories.WorkflowFactory().pk
-    real = waiting.Waiter._look
+    real = waiting.Waiter._look  # a thread that dies in the midst of its work
     died = threading.Event()
 
     def die_once(self: waiting.Waiter, tickets: list[waiting.Ticket]) -> None:

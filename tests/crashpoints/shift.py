@@ -171,8 +171,8 @@ class Shift:
         """All memory is gone, and so are the locks on the notes. The database hears nothing of it."""
         self.cache.drop_all()
         for note in self.notes:
-            note._map.close()
-            os.close(note._file)
+            note._map.close()  # as the kernel closes it when a process dies
+            os.close(note._file)  # as the kernel closes it when a process dies
 
     # --- handlers ---
 

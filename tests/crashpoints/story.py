@@ -98,7 +98,7 @@ class Story:
         found = False
         if seen.workflows and not self._deployed:
             self._deploy(seen)
-        if not self.shift.housekeeping._is_ready:
+        if not self.shift.housekeeping._is_ready:  # memory of a process that shows in what it does next only
             found |= self._tried(self.shift.keep_house)
         if self.shift.leases.count:
             self._tried(self.shift.renew)

@@ -18,7 +18,7 @@ from tests.flow.driver import Driver
 @pytest.fixture(autouse=True)
 def batches_close_by_their_size_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, a batch of turns is not closed for its time, unless a test asks for it."""
-    monkeypatch.setattr(turn, "_CODE_FOR", 3600.0)
+    monkeypatch.setattr(turn, "_CODE_FOR", 3600.0)  # how long a batch of turns may take is no setting
 
 
 @pytest.fixture

@@ -290,6 +290,15 @@ def test_after_a_cancel_request_an_error_with_attempts_left_closes_the_row(drive
     assert workflow(out.workflow_id).status == ("cancelled" if kind == "single" else "running")
 
 
+def test_after_a_cancel_request_spent_retries_wait_for_no_staff(driver: Driver) -> None:
+    """Faults N1, with `on_exhausted="hold"`: nobody wants the activity any more."""
+    workflow_id = driver.enqueue(cases.step, 1, budget=1, options={"on_exhausted": "hold"})
+    out = driver.claim_one()
+    assert cancel.cancel(workflow_id, reason="enough").answer is CancelAnswer.ASKED
+    assert acknowledge.acknowledge([failed(out)]) == GOOD
+    assert (row(workflow_id).status, workflow(workflow_id).status) == ("cancelled", "cancelled")
+
+
 @pytest.mark.parametrize("ending", [completed, failed])
 def test_after_a_cancel_request_a_finish_that_came_first_stands(
     single: Claim, ending: Callable[[Claim], Ending]

@@ -286,7 +286,7 @@ def test_one_that_kills_each_worker_that_a_deploy_offers_it_to_is_blocked_again(
     poison.count(workflow_id)
     poison.count(workflow_id)
     before = history(workflow_id)
-    unblock._offer([workflow_id], "next", connection)
+    unblock._offer([workflow_id], "next", connection)  # the moment between choosing the workflows and locking them
     assert stored(workflow_id).blocked_version == ""
     poison.count(workflow_id)
     assert stored(workflow_id).blocked_version == ""

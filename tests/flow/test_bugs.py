@@ -195,7 +195,7 @@ def test_a_round_of_housekeeping_offers_them(blocked: uuid.UUID, monkeypatch: py
         wakes_by=lambda: "",
     )
     monkeypatch.setattr(registry, "version", lambda: "new")
-    house._offer()
+    house._offer()  # the moment between choosing the workflows and locking them
     assert stored(blocked).blocked_version == ""
     Workflow.objects.update(blocked_version="old")
     house._offer()

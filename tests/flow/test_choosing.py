@@ -65,7 +65,7 @@ def waiting(driver: Driver, count: int = 1) -> list[uuid.UUID]:
 
 def count_replays(monkeypatch: pytest.MonkeyPatch) -> list[uuid.UUID]:
     replayed: list[uuid.UUID] = []
-    real = preparing._replay
+    real = preparing._replay  # how often code is replayed shows in no result
 
     def replay(workflow: Any, *rest: Any) -> None:
         replayed.append(workflow.id)
@@ -188,7 +188,7 @@ def test_what_an_error_has_dropped_from_memory_is_turned_in_the_second_try(
 ) -> None:
     """It is cold by then, and in nobody else's memory."""
     waiting(mine)
-    write, calls = turn._write, []
+    write, calls = turn._write, []  # the moment between the locks and the commit
 
     def locked_once(*args: Any, **named: Any) -> Any:
         calls.append(1)

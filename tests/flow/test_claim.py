@@ -216,7 +216,7 @@ def test_a_claim_that_committed_without_saying_so_finds_its_deliveries(
 ) -> None:
     """The second try recognises the first one's token; nothing is delivered, or counted, twice."""
     enqueue_many(3)
-    monkeypatch.setattr(own, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(own, "_FIRST_WAIT", 0)  # no waits between the tries of a transaction
     commit, lost = connection.commit, ["the connection"]
 
     def committed_and_lost() -> None:

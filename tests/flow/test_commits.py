@@ -43,7 +43,7 @@ def unreported(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
             raise Lost("server closed the connection unexpectedly")
 
     monkeypatch.setattr(connection, "commit", committed_and_lost)
-    monkeypatch.setattr(transaction, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(transaction, "_FIRST_WAIT", 0)  # no waits between the tries of a transaction
     return lambda: len(lost)
 
 

@@ -98,7 +98,7 @@ class Commits:
 
 @pytest.fixture
 def commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[Commits]:
-    monkeypatch.setattr(own, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(own, "_FIRST_WAIT", 0)  # no waits between the tries of a transaction
     commits = Commits()
     yield commits
     commits.restore()

@@ -80,6 +80,20 @@ def test_a_signal_beyond_the_bytes_that_may_wait_is_refused(driver: Driver, sett
     send(other, 1)
 
 
+@pytest.mark.parametrize(("spare", "accepted"), [(0, 1), (1, 2)])
+def test_a_signal_is_accepted_until_the_bytes_that_wait_have_reached_the_limit(
+    driver: Driver, settings: Any, spare: int, accepted: int
+) -> None:
+    """To the byte."""
+    send(driver.start(cases.signalled), 1)
+    [payload] = Message.objects.filter(kind="signal").values_list("payload", flat=True)
+    settings.DURABLE = {"MAX_UNREAD_BYTES": len(payload) + spare}
+    workflow_id = driver.start(cases.signalled)
+    send(workflow_id, accepted)
+    with pytest.raises(MailboxFull):
+        send(workflow_id, 1)
+
+
 def test_the_same_signal_sent_twice_is_accepted_while_the_first_waits_in_a_full_mailbox(
     driver: Driver, settings: Any
 ) -> None:
@@ -254,7 +268,7 @@ def test_long_histories_are_read_one_by_one(driver: Driver, monkeypatch: pytest.
     driver.cache.drop_all()
     for owner in owners:
         signal.signal(owner, "go", payload="1")
-    monkeypatch.setattr(preparing, "_COLD_BYTES", 6_000)
+    monkeypatch.setattr(preparing, "_COLD_BYTES", 6_000)  # no setting: few small histories are much
     together: list[int] = []
     real = histories.read_runs
 

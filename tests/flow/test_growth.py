@@ -35,7 +35,7 @@ def nothing_waits_for_long(settings: Any, monkeypatch: pytest.MonkeyPatch) -> No
 def found(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often a workflow that had begun was found in memory when it got its turn, and how often it was not."""
     counted: Counter[str] = Counter()
-    real = preparing._warm
+    real = preparing._warm  # whether a workflow was in memory shows in no result
 
     def warm(cache: Any, one: Any) -> Any:
         execution = real(cache, one)

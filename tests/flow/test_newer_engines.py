@@ -237,6 +237,7 @@ def test_what_was_blocked_for_it_is_tried_again_by_a_newer_engine_with_the_same_
     driver.turn()
     assert stored(workflow_id).blocked_version == registry.version()
     updated = Registry()
+    # Another version of the same code in one process.
     updated._activities, updated._workflows = registry._activities, registry._workflows
     monkeypatch.setattr("durable.kernel.authoring.code_version.KNOWN", f"{known.KNOWN} reply_given")
     assert updated.version() != registry.version()

@@ -81,7 +81,7 @@ def test_an_acknowledgement_that_is_slow_to_commit_is_passed_over_and_counts(
 
     def slowly() -> None:
         with transaction.atomic():
-            acknowledge._write(connection, [Completed(sixty[30], "1")])
+            acknowledge._write(connection, [Completed(sixty[30], "1")])  # the moment between the locks and the commit
             gate.pass_through()
 
     slow = in_thread(slowly)
@@ -110,6 +110,7 @@ def test_an_error_that_belongs_to_one_workflow_stops_no_other(
         return delete(connection, deliveries)
 
     monkeypatch.setattr(work_items, "delete", failing)
+    # No waits between the tries of a transaction.
     monkeypatch.setattr("durable.flow.transactions.transaction._FIRST_WAIT", 0)
     report = reconcile.reconcile()
     assert report.rearmed == 59
@@ -177,7 +178,7 @@ def test_a_poison_turn_of_a_locked_workflow_is_counted_later(driver: Driver) -> 
 @on_postgresql
 def test_a_sign_of_life_waits_for_no_other_workers_row() -> None:
     """A silent one whose row is locked is forgotten later."""
-    old = clock.database_now(connection) - 3 * beat._FORGET_AFTER
+    old = clock.database_now(connection) - 3 * beat._FORGET_AFTER  # no setting: what counts as silent
     for name in ("held", "free"):
         factories.WorkerFactory(name=name, beat_at=old)
     with locked_elsewhere("durable_worker", "name", "held"):
@@ -280,7 +281,7 @@ def test_a_new_worker_is_ready_whatever_is_locked_and_does_the_rest_later(
         assert house.ready == 1
         assert house.reports[-1].rearmed >= 59
         assert 0 < rest <= 1.0
-    house.keeping._due = 0.0
+    house.keeping._due = 0.0  # the next round is due now, without a wait
     assert house.keeping.step() > 1.0
     assert house.ready == 1
     assert statuses().get("claimed", 0) == 0

@@ -168,7 +168,7 @@ def test_what_meets_a_lock_again_and_again_is_passed_over_for_longer_and_longer(
     aside, owner, spans = PassedOver(), uuid.uuid4(), []
     for _ in range(8):
         aside.put(owner)
-        until = aside._places[owner].until
+        until = aside._places[owner].until  # how long it is put aside shows nowhere else
         spans.append(until - now)
         assert aside.left_out() == {owner}
         now = until
@@ -186,7 +186,7 @@ def test_an_overrun_that_cannot_be_counted_now_waits_for_no_lock_and_is_counted_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Somebody has locked the workflow in the moment after its turn."""
-    keep, turner = turn._keep, Turner(driver)
+    keep, turner = turn._keep, Turner(driver)  # the moment after the commit, before it is kept in memory
     with ExitStack() as locks:
 
         def keep_and_lose(*args: Any) -> None:

@@ -252,7 +252,7 @@ def test_an_error_of_the_store_ends_the_round_with_nothing_re_armed(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, nth: int
 ) -> None:
     """Specification B7: whichever look or lock it was; the next round finds everything as it was."""
-    monkeypatch.setattr(own, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(own, "_FIRST_WAIT", 0)  # no waits between the tries of a transaction
     for n in range(3):
         driver.enqueue(cases.step, n)
     expire(*driver.claim())

@@ -58,7 +58,7 @@ def test_done_rows_and_live_workflows_are_left_alone(driver: Driver) -> None:
 
 def test_more_than_a_batch_is_settled_in_rounds(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a worker's start all there are; later no more than about a limit at once."""
-    monkeypatch.setattr(settle, "_BATCH", 10)
+    monkeypatch.setattr(settle, "_BATCH", 10)  # no setting: several batches of few rows
     for _ in range(6):
         ended_from_outside(driver, 6)
     assert 6 <= settle.settle_closed(limit=6) < 36

@@ -148,7 +148,7 @@ def test_a_turn_that_committed_without_saying_so_finds_what_it_took(
 ) -> None:
     """Nothing of it waits for its lease to run out, and nothing is staged, delivered or counted twice."""
     workflow_id = driver.start(cases.fan_out, 3)
-    monkeypatch.setattr(own, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(own, "_FIRST_WAIT", 0)  # no waits between the tries of a transaction
     commit, lost = connection.commit, ["the connection"]
 
     def committed_and_lost() -> None:

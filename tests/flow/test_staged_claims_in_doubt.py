@@ -97,7 +97,7 @@ def test_an_error_behind_the_commit_loses_nothing_that_was_taken(
         raise RuntimeError("a fault of ours")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(turn, "_keep", broken)
+        patch.setattr(turn, "_keep", broken)  # the moment after the commit, before it is kept in memory
         with pytest.raises(RuntimeError):
             turned(driver, staged_claims)
     assert staged_claims.in_doubt
@@ -115,7 +115,7 @@ def test_what_was_undone_at_the_commit_is_taken_by_the_next_try(
 ) -> None:
     """In doubt like one that went through, and found not to have been."""
     driver.start(cases.fan_out, 3)
-    monkeypatch.setattr(own, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(own, "_FIRST_WAIT", 0)  # no waits between the tries of a transaction
     commit, refused = connection.commit, ["the connection"]
 
     def undone() -> None:

@@ -29,7 +29,7 @@ sqlite = pytest.mark.skipif("sqlite" not in connection.settings_dict["ENGINE"], 
 @pytest.fixture(autouse=True)
 def no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other at once."""
-    monkeypatch.setattr(own, "_FIRST_WAIT", 0)
+    monkeypatch.setattr(own, "_FIRST_WAIT", 0)  # no waits between the tries of a transaction
 
 
 class Body:

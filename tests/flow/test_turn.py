@@ -199,7 +199,7 @@ def test_a_batch_whose_time_is_up_leaves_the_rest_due_and_commits_what_it_has(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No long turn under locks. With no time at all each batch still brings one workflow further."""
-    monkeypatch.setattr(turn, "_CODE_FOR", 0.0)
+    monkeypatch.setattr(turn, "_CODE_FOR", 0.0)  # how long a batch of turns may take is no setting
     started = [driver.start(cases.nothing) for _ in range(3)]
     reports = [driver.turn() for _ in started]
     assert [(report.workflows, report.deferred) for report in reports] == [(1, 2), (1, 1), (1, 0)]

@@ -188,7 +188,7 @@ def test_after_a_deploy_only_live_workflows_have_their_messages_back(driver: Dri
     driver.turn()
     signal.signal(workflow_id, "news", payload="42")
     terminate.terminate(workflow_id, reason="enough")
-    unblock._offer([workflow_id], "next", connection)
+    unblock._offer([workflow_id], "next", connection)  # the moment between choosing the workflows and locking them
     assert kept(workflow_id) == [("signal", "news", True)]
 
 

@@ -180,7 +180,7 @@ def test_code_that_can_not_be_closed_stays_in_memory_and_is_named(caplog: pytest
             except BaseException:
                 continue
 
-    before = len(closing._stubborn)
+    before = len(closing._stubborn)  # code that cannot be closed is kept for the life of the process
     execution = suspended(flow)
     with caplog.at_level(logging.WARNING, logger="durable.workflow"):
         execution.close()

@@ -203,7 +203,7 @@ def test_a_module_keeps_its_digest_when_its_file_is_replaced_under_a_running_pro
     imported("durable_tests_replaced", "A = 1")
     before = registry.version()
     (tmp_path / "durable_tests_replaced.py").write_text("A = 2", encoding="utf-8")
-    registry._touch()
+    registry._touch()  # as if something had been registered since
     assert registry.version() == before
     assert version_now() != before
 

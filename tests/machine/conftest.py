@@ -35,7 +35,7 @@ def machine(transactional_db: None, settings: Any, monkeypatch: pytest.MonkeyPat
     settings.DURABLE = BUDGETS
     for module in (abandon, reconcile):
         monkeypatch.setattr(module, "random", SimpleNamespace(Random=lambda: random.Random(1)))
-    monkeypatch.setattr(turn, "_CODE_FOR", 3600.0)
+    monkeypatch.setattr(turn, "_CODE_FOR", 3600.0)  # how long a batch of turns may take is no setting
     monkeypatch.setattr(due, "owners", _in_one_order(due.owners))
     crew = Crew()
     yield type("Machine", (Machine,), {"crew": crew, "reached": Counter()})

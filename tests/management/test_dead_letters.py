@@ -255,7 +255,7 @@ def test_discard_closes_a_held_one_and_ends_a_single_activity(then: str, status:
 def test_an_outcome_that_is_not_known_is_said_so() -> None:
     letter = held()
     with (
-        mock.patch.object(transaction, "_FIRST_WAIT", 0.0),
+        mock.patch.object(transaction, "_FIRST_WAIT", 0.0),  # no waits between the tries of a transaction
         commits(lambda n: True, Moment.AFTER) as failed,
         failing(lambda n: bool(failed), Fault.LOST),
     ):

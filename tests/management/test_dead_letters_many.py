@@ -207,6 +207,7 @@ def test_discard_of_many_closes_judged_ones_too() -> None:
 def test_a_store_that_is_away_exits_3_whether_one_or_many_are_meant() -> None:
     letter = held()
     before = everything()
+    # No waits between the tries of a transaction.
     with mock.patch.object(transaction, "_FIRST_WAIT", 0.0), failing(lambda n: True, Fault.LOST):
         for arguments in ([str(letter.workflow_id), "1"], ["--all"]):
             for verb in ("redrive", "discard"):

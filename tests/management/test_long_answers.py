@@ -15,6 +15,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_show_reads_so_much_of_a_history_at_once_and_says_where_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """One event is always there, however long it is."""
+    # No setting: a short history is long.
     monkeypatch.setattr("durable.management.subcommands.show._MOST_CHARACTERS", 2_500)
     workflow = factories.WorkflowFactory()
     for seq, length in enumerate((1_000, 1_000, 1_000, 9_000, 10), 1):

@@ -58,7 +58,7 @@ def test_the_pacing_goes_on_over_pages_and_workflows(
 ) -> None:
     """A round is one sequence, however it is cut into transactions."""
     settings.DURABLE = {"REARM_PER_SECOND": 1.0, "DELIVERY_BACKOFF": (timedelta(seconds=1), 1.0, timedelta(seconds=1))}
-    monkeypatch.setattr(reconcile, "_PAGE", 2)
+    monkeypatch.setattr(reconcile, "_PAGE", 2)  # no setting: several pages of few rows
     ids = [driver.start(fan_out, 2) for _ in range(3)]
     driver.turn()
     expire(*driver.claim())

@@ -57,7 +57,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[None]:
         real(connection)
 
     monkeypatch.setattr(transaction, "bound_waits", bound)
-    monkeypatch.setattr(transaction, "_FIRST_WAIT", 0.0)
+    monkeypatch.setattr(transaction, "_FIRST_WAIT", 0.0)  # no waits between the tries of a transaction
+    # No setting: two seconds otherwise.
     monkeypatch.setattr(transaction, "_LOCK_TIMEOUT", "SET LOCAL lock_timeout = '20ms'")
     return begun
 

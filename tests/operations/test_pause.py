@@ -366,6 +366,7 @@ def test_a_signal_whose_transaction_was_open_over_the_resume_is_not_left_parked(
 @pytest.mark.parametrize("moment", Moment)
 def test_a_commit_that_is_not_confirmed_pauses_once(moment: Moment) -> None:
     workflow_id = history().pk
+    # No waits between the tries of a transaction.
     with mock.patch.object(transaction, "_FIRST_WAIT", 0.0), commits(lambda n: n == 1, moment):
         assert pause(workflow_id) is WorkflowState.PAUSED
     with mock.patch.object(transaction, "_FIRST_WAIT", 0.0), commits(lambda n: n == 1, moment):

@@ -40,7 +40,7 @@ every_verb = pytest.mark.parametrize("verb", VERBS.values(), ids=list(VERBS))
 
 @pytest.fixture(autouse=True)
 def _nobody_waits() -> Iterator[None]:
-    with mock.patch.object(transaction, "_FIRST_WAIT", 0.0):
+    with mock.patch.object(transaction, "_FIRST_WAIT", 0.0):  # no waits between the tries of a transaction
         yield
 
 

@@ -267,7 +267,7 @@ def test_a_store_that_goes_away_in_the_middle_leaves_the_rest_untried(wanted: st
     """One outcome for each all the same: who was not tried is told that nothing was changed."""
     rows = [held() for _ in range(5)]
     with (
-        mock.patch.object(transaction, "_FIRST_WAIT", 0.0),
+        mock.patch.object(transaction, "_FIRST_WAIT", 0.0),  # no waits between the tries of a transaction
         commits(lambda n: n > 2, Moment.BEFORE) as failed,
         failing(lambda n: bool(failed), Fault.LOST) as statements,
     ):

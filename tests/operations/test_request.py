@@ -93,6 +93,7 @@ def test_of_two_that_come_at_once_one_is_done_and_the_other_waits_and_is_told(ve
 def test_a_commit_that_is_not_confirmed_is_not_taken_for_somebody_elses(verb: Any, moment: Moment) -> None:
     """Specification B3: a retry that finds its audit row has succeeded and says so."""
     row = letter()
+    # No waits between the tries of a transaction.
     with mock.patch.object(transaction, "_FIRST_WAIT", 0.0), commits(lambda n: n == 1, moment):
         assert verb(row.workflow_id, 1, request=uuid.uuid4()).was_judged is False
     assert StaffAction.objects.count() == 1

@@ -121,14 +121,14 @@ def test_many_classes_of_errors_are_not_remembered_for_ever(minutes: Minutes, ea
     for number in range(5_000):
         logger.warning("order.lost", error_type=f"Error{number}")
         minutes.now += 1
-    assert len(floods._windows) <= 1_000
+    assert len(floods._windows) <= 1_000  # memory that grows shows in no result
 
 
 def test_errors_of_thousands_of_classes_cost_each_of_them_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """A class made at each call, say: all of a minute are remembered, and not all looked through for each."""
     floods.reset()
     looks: list[int] = []
-    forget = floods._forget_old
+    forget = floods._forget_old  # how often it looks through all shows in no result
 
     def counting(now: float) -> None:
         looks.append(len(floods._windows))

@@ -26,7 +26,7 @@ def on_the_road() -> Iterator[None]:
     """Lines leave through the thread."""
     outbound.start(UPKEEP)
     yield
-    if road._road is not None:
+    if road._road is not None:  # the road of the process, which a test may have stopped itself
         outbound.stop(PATIENCE)
 
 
@@ -96,8 +96,8 @@ def test_a_handler_that_blocks_for_ever_does_not_keep_the_process_and_what_is_lo
         assert "durable: 8 log lines lost" in capsys.readouterr().err
         logger.info("too late")  # it would wait for the same lock
     gate.open()
-    assert isinstance(road._left_behind, road._Road)
-    road._left_behind._thread.join(PATIENCE)
+    assert isinstance(road._left_behind, road._Road)  # a thread that a stop has given up shows nowhere else
+    road._left_behind._thread.join(PATIENCE)  # whether it has ended shows nowhere else
     with hear() as ear:
         logger.info("it has come back")
     assert len(ear.records) == 1
@@ -302,7 +302,7 @@ def test_a_handler_that_says_a_line_for_each_line_goes_round_five_times_and_stde
 def test_where_no_thread_may_stay_a_handler_that_blocks_holds_up_for_a_moment_and_once(
     gate: Gate, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(road, "_patience", None)
+    monkeypatch.setattr(road, "_patience", None)  # what one test has set holds for the whole process
     outbound.wait_at_most(0.1)
     with hear(blocking(gate)) as ear:
         for _ in range(5):

@@ -193,6 +193,6 @@ def test_a_registered_activity_of_the_same_name_comes_first(isolated_registry: A
 def test_finding_a_task_changes_nothing_for_workflows() -> None:
     """Neither the version of the code, by which blocked workflows are tried again, nor any cache of names."""
     version, generation = registry.version(), labels.generation
-    finding._found.clear()
+    finding._found.clear()  # what a process has found, it does not look for again
     assert found("tests.tasks.jobs.answer")
     assert (registry.version(), labels.generation) == (version, generation)

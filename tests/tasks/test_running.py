@@ -322,7 +322,7 @@ def test_a_task_that_is_found_only_by_the_second_look_waits_for_the_right_thread
 ) -> None:
     """A module that could not be imported when the delivery was given a thread, and can be a moment later."""
     looked: list[bool] = []
-    real = slots._is_async
+    real = slots._is_async  # the moment between the look and the thread
 
     def not_yet(delivery: Any) -> bool:
         looked.append(real(delivery))

@@ -122,4 +122,5 @@ class Refusing:
 
 
 def refuse(port: Port, monkeypatch: pytest.MonkeyPatch, *raised: BaseException) -> None:
+    # A socket that fails or is called from elsewhere cannot be had otherwise.
     monkeypatch.setattr(port.socket, "_socket", Refusing(port.socket._socket, *raised))

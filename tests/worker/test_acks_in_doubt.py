@@ -38,7 +38,7 @@ def bench(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 @pytest.fixture
 def ear() -> Iterator[Ear]:
-    doubts._doubts.clear()
+    doubts._doubts.clear()  # the doubts of a process outlive its tests
     with listening() as ear:
         yield ear
     assert doubts._doubts == {}, "Nothing stays in doubt."

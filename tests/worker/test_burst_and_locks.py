@@ -123,7 +123,7 @@ def test_a_burst_ends_beside_a_result_that_stays_locked(
 def test_time_spent_at_work_is_no_time_spent_waiting_for_locks() -> None:
     """The clock of patience begins with the first look that finds nothing else."""
     now = [1000.0]
-    watch: Any = burst._Locks(lambda: now[0])
+    watch: Any = burst._Locks(lambda: now[0])  # its clock is given: nobody waits for real
     now[0] += 60
     left = probe.DueNow(1, 0, ["outbox row 1"])
     assert watch.is_time

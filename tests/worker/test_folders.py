@@ -95,8 +95,8 @@ def die_in(folder: Path) -> None:
     """What a process leaves that dies while a workflow's code runs."""
     note = notes.Note(folder)
     note.write(DIED)
-    note._map.close()
-    os.close(note._file)
+    note._map.close()  # as the kernel closes it when a process dies
+    os.close(note._file)  # as the kernel closes it when a process dies
 
 
 def counted() -> list[uuid.UUID]:
@@ -151,7 +151,7 @@ def test_notes_that_a_neighbour_forges_are_not_counted(only_place: Path) -> None
         for root in (usual(only_place, VICTIM), only_place / f"durable-{VICTIM}-aaaaaaaa"):
             root.mkdir()
             root.chmod(0o777)
-            folder = root / notes._identity("default")
+            folder = root / notes._identity("default")  # the name of a folder that others have made before
             folder.mkdir()
             die_in(folder)
 

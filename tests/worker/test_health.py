@@ -209,7 +209,7 @@ def test_without_descriptors_the_spare_one_serves_and_then_the_oldest_caller_mak
     idle = port.call()
     refuse(port, monkeypatch, none())
     port.hold(1)
-    monkeypatch.setattr(port.socket, "_spare", None)
+    monkeypatch.setattr(port.socket, "_spare", None)  # the descriptor that it keeps for this moment is gone
     monkeypatch.setattr(os, "open", lambda *_: (_ for _ in ()).throw(none()))
     refuse(port, monkeypatch, none())
     assert port.reply(port.call(ASKED)) == (503, f"no file descriptors left: {os.strerror(number)}\n")

@@ -34,6 +34,7 @@ class Elsewhere(Refusing):
 def test_from_elsewhere_nobody_hears_more_than_red_or_green_and_the_log_has_the_reasons_once(
     port: Port, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, address: str
 ) -> None:
+    # A socket that fails or is called from elsewhere cannot be had otherwise.
     monkeypatch.setattr(port.socket, "_socket", Elsewhere(port.socket._socket, address))
 
     def ask() -> tuple[int, str]:
@@ -73,7 +74,7 @@ def test_what_a_proxy_on_this_machine_passes_on_comes_from_elsewhere(served: Por
     "host", ["127.0.0.1", "127.0.0.1:9000", "[::1]:9000", "LocalHost", "10.0.0.9:80", "probe.local:1"]
 )
 def test_reasons_are_for_who_calls_it_by_address_or_by_its_own_name(port: Port, host: str) -> None:
-    port.socket._name = "probe.local"
+    port.socket._name = "probe.local"  # as if it had been started with that name
     port.reasons = [SECRET]
     assert port.reply(port.call(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())) == (503, f"{SECRET}\n")
 

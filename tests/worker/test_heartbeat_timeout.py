@@ -70,7 +70,7 @@ def test_each_heartbeat_gives_the_whole_span_again(monkeypatch: pytest.MonkeyPat
     clock.meanwhile = [lambda: delivery.beat("1"), lambda: delivery.beat("2")]
     monkeypatch.setattr("threading.Thread.start", lambda thread: None)
     deadlines.watch_silence(delivery, timedelta(microseconds=100), lambda: said.append(clock.at))
-    due = deadlines._next()
+    due = deadlines._next()  # one step of a thread that is never started
     assert due is not None
     due()
     assert (clock.waited, said) == ([100, 50, 75], [225])

@@ -190,7 +190,7 @@ def test_a_handler_that_used_no_connection_pays_nothing(
     from durable.worker.handlers import isolation
 
     resets: list[str] = []
-    real = isolation._discard_all
+    real = isolation._discard_all  # how often a session is reset shows in no result
 
     def counted(connection: Any) -> None:
         resets.append(connection.alias)
@@ -209,7 +209,7 @@ def test_a_thread_that_rests_has_closed_its_connections(
     """Whatever CONN_MAX_AGE says."""
     monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", None)
     rested: list[bool] = []
-    real = pools.HandlerPool._rest
+    real = pools.HandlerPool._rest  # the moment in which a thread begins to rest
 
     def rest(pool: Any) -> None:
         real(pool)

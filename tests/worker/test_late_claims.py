@@ -51,7 +51,7 @@ def test_a_claim_whose_commit_outlasts_the_grace_goes_back_when_it_comes(
     with running() as (worker, future):
         gate.wait_for_arrival()
         worker.stop()
-        until(lambda: worker.claims._over)
+        until(lambda: worker.claims._over)  # the moment in which it has heard of the stop
         gate.open()
         assert future.result(PATIENCE) is WorkerExit.CLEAN
     assert list(OutboxRow.objects.values_list("status", "deliveries")) == [("pending", 0)] * 3

@@ -49,7 +49,7 @@ class Rings:
 @pytest.fixture
 def notify(plant: Plant, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.DURABLE = settings.DURABLE | {"NOTIFY": True}
-    monkeypatch.setattr(waking, "_told_at", {})
+    monkeypatch.setattr(waking, "_told_at", {})  # when the process has told last outlives a test
     monkeypatch.setattr(listening, "LOOK_SECONDS", 0.05)
 
 
@@ -219,7 +219,7 @@ def test_with_the_channel_cut_work_is_found_by_polling_and_the_loss_is_told_once
     with running() as (worker, _):
         until(lambda: worker.listener.wakes_by is WakesBy.NOTIFICATION)
         until(lambda: _wakes_by() == ["notification"])
-        opened = Listener._open
+        opened = Listener._open  # a connection that is refused
         monkeypatch.setattr(Listener, "_open", _refused)
         end_listeners()
         until(lambda: worker.listener.wakes_by is WakesBy.LOST)
@@ -250,7 +250,7 @@ def test_a_channel_that_does_not_carry_its_own_word_is_lost(
 ) -> None:
     """Faults C7: half open, or behind a pooler that gives each statement another session."""
     monkeypatch.setattr(listening, "ECHO_WITHIN", 0.0)
-    monkeypatch.setattr(Listener, "_heard", lambda listener, seconds, stop_after: False)
+    monkeypatch.setattr(Listener, "_heard", lambda listener, seconds, stop_after: False)  # an echo that never comes
     one = Listener(alias="default", queues=None, ring=lambda: None)
     assert one.step() == 0.0
     assert one.step() > 0.0

@@ -267,8 +267,8 @@ def test_a_note_of_a_dead_process_is_found_in_each_place_that_notes_may_lie_in(
 
     died = uuid.uuid4()
     note.write(died)
-    note._map.close()
-    os.close(note._file)
+    note._map.close()  # as the kernel closes it when a process dies
+    os.close(note._file)  # as the kernel closes it when a process dies
     counted: list[uuid.UUID] = []
 
     def count(workflow_id: uuid.UUID) -> bool:

@@ -33,8 +33,8 @@ WORKFLOW = uuid.UUID(int=7)
 
 def dead(note: Note) -> None:
     """What the death of the owner leaves behind: the file, and no lock."""
-    note._map.close()
-    os.close(note._file)
+    note._map.close()  # as the kernel closes it when a process dies
+    os.close(note._file)  # as the kernel closes it when a process dies
 
 
 def counted(folder: Path) -> list[uuid.UUID]:
@@ -170,7 +170,7 @@ def test_what_ended_long_before_its_time_is_not_kept() -> None:
         one = delivery(row)
         deadlines.watch(one, timedelta(hours=1), lambda: None)
         one.conclude()
-    assert len(deadlines._heap) < 1000
+    assert len(deadlines._heap) < 1000  # entries that count no more may pile up unseen
     deadlines.stop()
 
 

@@ -38,7 +38,7 @@ class Stage(Floor):
             note=note,
             staged=self.bell.ring,
             claims=self.claims,
-            pace=Pace(self.leases._lease_for),
+            pace=Pace(self.leases._lease_for),  # as the worker does, which knows it without asking
             ready=lambda: True,
         )
 

@@ -145,6 +145,7 @@ def test_groups_that_share_their_members_are_walked_through_once() -> None:
     error: Exception = ActivityError(activity="a", ordinal=1, type="T", message="m", traceback="")
     for _ in range(90):
         error = ExceptionGroup("level", [error, error])
+    # So deep a group cannot be raised through the engine in a test.
     assert in_thread(lambda: reporting._reported_by(error)).result(PATIENCE)
     mixed = ExceptionGroup("level", [error, ValueError("its own")])
     assert not in_thread(lambda: reporting._reported_by(mixed)).result(PATIENCE)

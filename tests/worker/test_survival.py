@@ -64,7 +64,6 @@ def test_a_bug_in_a_loop_is_not_said_to_be_the_databases_fault(
     error: Exception, lines: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     complaints: list[str] = []
-    loop = Loop("tested", lambda: 60.0, prepare=lambda: None)
 
     def step() -> float:
         complaints.append(loop.pulse.complaint(stuck_after=PATIENCE))
@@ -72,7 +71,7 @@ def test_a_bug_in_a_loop_is_not_said_to_be_the_databases_fault(
             raise error
         return 60.0
 
-    loop._step = step
+    loop = Loop("tested", step, prepare=lambda: None)
     with caplog.at_level("INFO", logger="durable.worker"):
         loop.start()
         until(lambda: len(complaints) == 2 and loop.pulse.trouble == "")
@@ -216,7 +215,7 @@ def test_a_fault_while_acknowledging_ends_neither_the_thread_nor_the_renewal_of_
 ) -> None:
     ended: list[int] = []
     acks = Acks(ended=lambda given, outcome: ended.append(given.claim.row_id))
-    real = acks._write
+    real = acks._write  # the moment between the locks and the commit
     faults = iter([KeyError("bug")])
 
     def write(batch: Any) -> None:
