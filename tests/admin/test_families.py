@@ -126,7 +126,7 @@ def test_the_form_of_terminate_counts_what_becomes_of_the_children(root: Client)
 
 
 def test_beyond_ten_thousand_it_counts_no_further(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("durable.admin.workflows.family._COUNTED", 3)
+    monkeypatch.setattr("durable.admin.workflows.family._COUNTED", 3)  # no setting: few children are many
     form = words(root, reverse("admin:durable_workflow_terminate", args=[family(5).pk]))
     assert "3+ children of it are asked to cancel." in form
 

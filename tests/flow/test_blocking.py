@@ -278,6 +278,14 @@ def test_a_turn_that_killed_its_process_is_counted_from_outside(driver: Driver, 
     assert everything() == before
 
 
+def test_what_this_version_has_blocked_meanwhile_is_not_offered_to_it_again(blocked: uuid.UUID) -> None:
+    """Another worker of this version was sooner, between the choice and the locks."""
+    before = everything()
+    assert stored(blocked).blocked_version == registry.version()
+    unblock._offer([blocked], registry.version(), connection)  # the moment between choosing and locking them
+    assert everything() == before
+
+
 def test_one_that_kills_each_worker_that_a_deploy_offers_it_to_is_blocked_again(driver: Driver, settings: Any) -> None:
     """It was offered again and again before: no worker of the new version stayed alive."""
     settings.DURABLE = {"TURN_POISON_LIMIT": 2}

@@ -234,7 +234,7 @@ class TestReplay:
             return {}
 
         monkeypatch.setattr(fresh, "replay_each", counting)
-        monkeypatch.setattr(checking, "_AT_ONCE", int(len(good) * 2.5))
+        monkeypatch.setattr(checking, "_AT_ONCE", int(len(good) * 2.5))  # no setting: few histories are many
         assert Ran("replay", str(tmp_path)).code == 0
         assert sent == [2, 2, 2, 2, 1, 1]
 
