@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.apps import AppConfig, apps
 from django.core.checks import register
 from django.utils.module_loading import autodiscover_modules
@@ -24,13 +26,30 @@ class DurableConfig(AppConfig):
         from durable import checks
         from durable.client import hidden
         from durable.tasks import setup
+        from durable.transports import fitness
 
         registry.label_for = label_for
         hide(hidden.names_for_errors)
         checks.install()
         register(setup.check_interface, "durable")
+        register(fitness.check_transports, "durable")
         autodiscover_modules("workflows", "activities")
         setup.start()
+        if apps.is_installed("django_q"):
+            _show_clusters()
+
+
+def _show_clusters() -> None:
+    """Has each process of a django-q2 cluster say that it lives; what that takes is imported in such a process only."""
+    from django_q.signals import post_spawn
+
+    post_spawn.connect(_spawned, dispatch_uid="durable")
+
+
+def _spawned(**signal: Any) -> None:
+    from durable.worker.process import cluster
+
+    cluster.spawned(**signal)
 
 
 def label_for(module: str) -> str:

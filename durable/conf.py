@@ -20,8 +20,8 @@ from django.core.signals import setting_changed
 from django.db import connections, router
 from django.utils.module_loading import import_string
 
-from durable.errors import ConfigurationError, KeyInvalid
-from durable.kernel.authoring.options import check_text
+from durable import queues as queueing
+from durable.errors import ConfigurationError
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import Codec, JsonCodec
 from durable.kernel.history.room import Room
@@ -30,7 +30,6 @@ from durable.kernel.limits import (
     DEFAULT_PAYLOAD_BYTES,
     MAX_COUNT,
     MAX_KEY_LENGTH_CEILING,
-    MAX_QUEUE_LENGTH,
     MAX_SPAN,
 )
 from durable.kernel.payloads.birthplace import NOWHERE
@@ -132,15 +131,8 @@ def _path(value: Any) -> None:
 
 
 def _queues(value: Any) -> None:
-    if not isinstance(value, dict):
-        raise _Refused("a dict from names of queues to dicts of options")
-    for name, options in value.items():
-        try:
-            check_text("queue", name, MAX_QUEUE_LENGTH)
-        except KeyInvalid as error:
-            raise _Refused(f"a dict from names of queues to dicts of options; {error}") from None
-        if not isinstance(options, dict) or any(item != ("transport", "database") for item in options.items()):
-            raise _Refused(f"a dict from names of queues to {{'transport': 'database'}}; {name!r} has {options!r}")
+    if fault := queueing.fault_of(value):
+        raise _Refused(fault)
 
 
 def _dotted(value: Any) -> None:
@@ -268,6 +260,12 @@ class Settings:
             return self.chosen_poll_for
         return POLL_FOR_ON_SQLITE if connections[self.database_alias].vendor == "sqlite" else POLL_FOR
 
+    @cached_property
+    def sent_queues(self) -> Mapping[str, queueing.SentQueue]:
+        """The queues of `QUEUES` whose deliveries are sent to other processes."""
+        main = queueing.main_cluster(getattr(django_settings, "Q_CLUSTER", None))
+        return queueing.sent_queues(self.queues, main_cluster=main)
+
     @property
     def reconcile_every(self) -> timedelta:
         """`RECONCILE_EVERY`, else a quarter of the lease."""
@@ -383,7 +381,7 @@ class _Current:
 
     def forget(self, *, setting: str, **_extra: Any) -> None:
         """Receiver of Django's `setting_changed`: the settings are read again at their next use."""
-        if setting in ("DURABLE", "DATABASES", "DATABASE_ROUTERS"):
+        if setting in ("DURABLE", "DATABASES", "DATABASE_ROUTERS", "Q_CLUSTER"):
             object.__setattr__(self, "_read", None)
 
 

@@ -60,6 +60,7 @@ ONCE: dict[str, str] = {
 
 LONG: dict[str, int] = {
     "worker/": 350,
+    "transports/": 180,
     "themes/": 120,
     "chaos/": 120,
     "host/": 90,

@@ -30,6 +30,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "django_q",
     "durable",
     "tests.ledger",
     "project.shop",
@@ -96,3 +97,16 @@ VENDOR = os.environ.get("DURABLE_TEST_DATABASE", "sqlite")
 if VENDOR not in MAKERS:
     raise ValueError(f"DURABLE_TEST_DATABASE is {VENDOR!r}; it may be {' or '.join(MAKERS)}.")
 DATABASES = {"default": MAKERS[VENDOR]("durable")}
+
+Q_CLUSTER = {
+    "name": "default",
+    "orm": "default",
+    "workers": 2,
+    "timeout": 60,
+    "retry": 120,
+    "poll": 0.02,
+    "guard_cycle": 0.1,
+    "scheduler": False,
+    "log_level": "WARNING",
+}
+"""A django-q2 cluster whose broker is the database under test; tests start one only where they say so."""

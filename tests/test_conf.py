@@ -124,7 +124,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("TURN_POISON_LIMIT", 0, "whole number"),
     ("QUEUES", ["default"], "a dict"),
     ("QUEUES", {"": {}}, "empty"),
-    ("QUEUES", {"slow": {"transport": "smoke"}}, "'slow' has {'transport': 'smoke'}"),
+    ("QUEUES", {"slow": {"transport": "smoke"}}, "of 'slow', 'transport' is 'smoke'"),
     ("NOTIFY", 1, "True or False"),
     ("REDACT_PAYLOADS", None, "True or False"),
     ("RECORD_VIEWS", 1, "True or False"),

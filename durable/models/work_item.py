@@ -11,7 +11,8 @@ from durable.models.fields import MomentField
 
 class WorkItem(models.Model):
     """Exists only while a delivery is out: made by claim, or by the turn that claims what it stages, and removed by
-    whatever ends the delivery.
+    whatever ends the delivery. The worker of a delivery that a transport takes to another process holds it until that
+    process begins it, under a new token.
 
     The columns from `attempts` on are copies of the row at the claim. They tell the verb that ends the delivery which
     locks it will need before it takes the first one.
@@ -22,10 +23,8 @@ class WorkItem(models.Model):
     lock_token = models.UUIDField()
     locked_until = MomentField()
     worker = models.CharField(max_length=200)
-    queue = models.CharField(
-        max_length=100, db_default="", blank=True
-    )  # for a later release: what is out of a queue is counted
-    begun_at = MomentField(null=True)  # for a later release: when the cluster that it was sent to began it
+    queue = models.CharField(max_length=100, db_default="", blank=True)  # of a delivery that is sent
+    begun_at = MomentField(null=True)  # of a delivery that was sent: when another process began it
     cancel_requested_at = MomentField(null=True)
     heartbeat = models.TextField(null=True)
     attempts = models.PositiveIntegerField()

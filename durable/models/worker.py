@@ -1,4 +1,4 @@
-"""The `Worker`: a running worker process. Information only; nothing refers to it."""
+"""The `Worker`: a running process of a worker or of a cluster. Information only; nothing refers to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from durable.models.fields import JsonTextField, MomentField
 
 
 class Worker(models.Model):
-    """The last heartbeat of a worker process. Written by its housekeeping; decides nothing."""
+    """The last heartbeat of a worker process, written by its housekeeping; or of a process of a `cluster`, to which a
+    transport sends deliveries of `queues`. Decides nothing but whether a delivery that has not begun there is counted.
+    """
 
     name = models.CharField(max_length=200, primary_key=True)
     queues = JsonTextField(default=list)
@@ -18,6 +20,7 @@ class Worker(models.Model):
     beat_at = MomentField()
     version = models.CharField(max_length=64)
     wakes_by = models.CharField(max_length=40, default="", blank=True)
+    cluster = models.CharField(max_length=100, default="", db_default="", blank=True)
 
     class Meta:
         verbose_name = gettext_lazy("worker")

@@ -48,6 +48,7 @@ class Cause(StrEnum):
     UNKNOWN_HANDLER = "unknown_handler"
     UNDECODABLE_INPUT = "undecodable_input"
     TRANSPORT_DOWN = "transport_down"
+    TRANSPORT_LOST = "transport_lost"
     RETRIES_EXHAUSTED = "retries_exhausted"
     APPLICATION_ERROR = "application_error"
     TIMEOUT = "timeout"

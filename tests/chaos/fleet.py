@@ -100,9 +100,11 @@ class Member:
 class Fleet:
     """All worker processes of a test."""
 
-    def __init__(self, environment: dict[str, str], folder: Path) -> None:
+    def __init__(
+        self, environment: dict[str, str], folder: Path, *, settings: str = "tests.chaos.plant_settings"
+    ) -> None:
         self._environment = environment | {
-            "DJANGO_SETTINGS_MODULE": "tests.chaos.plant_settings",
+            "DJANGO_SETTINGS_MODULE": settings,
             "TMPDIR": str(folder),
         }
         self._folder = folder

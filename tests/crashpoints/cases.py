@@ -99,6 +99,12 @@ def slow(n: int) -> int:
     return n
 
 
+@activity(name="crashpoints.report", queue="reports")
+def report(n: int) -> int:
+    """Sent, and begun where it was sent to."""
+    return n
+
+
 @activity(name="crashpoints.calm")
 def calm(n: int) -> int:
     """Nothing happens to it."""
@@ -259,7 +265,7 @@ async def family() -> list[str]:
 
 
 KNOWN = (
-    *(book, pack, flaky, late, spent, broke, doomed, vanishing, told, slow, calm),
+    *(book, pack, flaky, late, spent, broke, doomed, vanishing, told, slow, calm, report),
     *(
         journey,
         mended,

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import threading
+import uuid
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -15,9 +16,12 @@ from typing import Any, cast
 from django.db import connections
 
 from durable.conf import settings
+from durable.flow.delivery import begin
+from durable.flow.transactions.commits import ClaimCommit
 from durable.flow.upkeep import beat
 from durable.kernel.replay.cache import Cache
 from durable.outcomes import ReconcileReport
+from durable.queues import SentQueue
 from durable.worker.handlers import execute, transactional
 from durable.worker.handlers.delivery import Conclusion, Delivery, Start
 from durable.worker.handlers.execute import Call, Outcome
@@ -25,9 +29,11 @@ from durable.worker.handlers.slots import Handlers
 from durable.worker.loops import notes
 from durable.worker.loops.acks import Acks
 from durable.worker.loops.claims import Claims
+from durable.worker.loops.dispatch import Dispatcher
 from durable.worker.loops.housekeeping import Housekeeping
 from durable.worker.loops.leases import Leases
 from durable.worker.loops.notes import Note
+from durable.worker.loops.sending import Sender
 from durable.worker.loops.turns import Turns
 from durable.worker.threads import hygiene
 from durable.worker.threads.wakeup import Pace, Wake
@@ -68,6 +74,23 @@ class Slots:
         return taken
 
 
+class Mail:
+    """What `Dispatcher` sees of a transport: messages that arrive in this process."""
+
+    def __init__(self, worker: str) -> None:
+        self.messages: list[tuple[int, uuid.UUID, ClaimCommit]] = []
+        self._worker = worker
+
+    def ping(self) -> None:
+        """It is here."""
+
+    def send(self, row_id: int, token: uuid.UUID) -> None:
+        self.messages.append((row_id, token, ClaimCommit(self._worker)))
+
+    def end(self) -> None:
+        """Nothing to end."""
+
+
 class Shift:
     """A worker process: its memory is the cache of coroutines, what it holds, and the note of whose code runs.
 
@@ -92,6 +115,16 @@ class Shift:
             leases=self.leases,
             pace=Pace(timedelta(seconds=1)),
             ready=self._ready,
+            but=("reports",),
+        )
+        self.mail = Mail(name)
+        self.dispatcher = Dispatcher(
+            SentQueue("reports", "mail", "any"),
+            worker=name,
+            lease_for=settings.lease_for,
+            pace=Pace(timedelta(seconds=1)),
+            ready=self._ready,
+            sender=cast(Sender, self.mail),
         )
         self.turns = Turns(
             queues=None,
@@ -138,6 +171,33 @@ class Shift:
         hygiene.connect()
         return self.claims.step() == 0.0
 
+    def renew_sent(self) -> bool:
+        """Renew what was sent and has not begun, if anything was."""
+        hygiene.connect()
+        self.dispatcher.beat()
+        return False
+
+    def send(self) -> bool:
+        """Claim what is due of the queue that is sent, and send it."""
+        hygiene.connect()
+        before = len(self.mail.messages)
+        self.dispatcher.step()
+        return len(self.mail.messages) > before
+
+    def receive(self) -> bool:
+        """Begin what has come, as a process of a cluster does: again, until the store has answered."""
+        hygiene.connect()
+        found = bool(self.mail.messages)
+        while self.mail.messages:
+            row_id, token, commit = self.mail.messages[0]
+            claim = begin.begin(row_id, token, worker=self.name, lease_for=settings.lease_for, commit=commit)
+            del self.mail.messages[0]
+            if claim is not None:
+                delivery = Delivery(claim)
+                self.leases.hold([delivery])
+                self.slots.dispatch(delivery)
+        return found
+
     def work(self) -> bool:
         """Run the handlers of what was claimed, one after another.
 
@@ -163,6 +223,7 @@ class Shift:
         """Stop in good order: what has not begun goes back uncounted."""
         hygiene.connect()
         self.claims.close()
+        self.dispatcher.close()
         self.turns.close()
         self.notes.clear()
         beat.gone(self.name)

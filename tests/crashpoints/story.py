@@ -60,6 +60,7 @@ ENQUEUED: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "broke": (cases.broke, (13,)),
     "coming": (cases.coming, (17,)),
     "stopped": (cases.slow, (19,)),
+    "reported": (cases.report, (23,)),
 }
 FORM = uuid.uuid5(uuid.NAMESPACE_OID, "the form that staff has sent")
 """Under one request each row is changed once, however often it is sent."""
@@ -103,10 +104,13 @@ class Story:
         if self.shift.leases.count:
             self._tried(self.shift.renew)
             self._tried(self.shift.acknowledge)
+        self._tried(self.shift.renew_sent)
         for act in (*self._clients(seen), *self._staff(seen)):
             found |= self._tried(act)
         found |= self._tried(self.shift.turn)
         found |= self._tried(self.shift.claim)
+        found |= self._tried(self.shift.send)
+        found |= self._tried(self.shift.receive)
         if self.shift.slots.queue and not self._has_stopped_a_shift and "calm" in self._queued():
             self._has_stopped_a_shift = True
             self._tried(self.shift.stop)
@@ -333,4 +337,5 @@ def _activity(key: str, definition: Any, args: tuple[Any, ...]) -> enqueue.NewAc
         key=key,
         attempt_budget=terms.attempt_budget,
         delivery_budget=terms.delivery_budget,
+        queue=terms.queue,
     )

@@ -27,6 +27,7 @@ NO_TRANSITIONS = {
         *("durable.flow.looks.single", "durable.store.operators.singles"),
         "durable.store.operators.causes",
         "durable.store.operators.reads",
+        *("durable.flow.looks.clusters", "durable.store.operators.sent"),
         "durable.store.operators.proof",
     ),
     *("durable.flow.transactions.transaction", "durable.store.connections.sql"),
@@ -49,6 +50,8 @@ READS = {
     *(
         "durable.flow.delivery.claim.suspects_due",
         "durable.flow.delivery.claim.made_in_doubt",
+        "durable.flow.delivery.claim.anything_to_send",
+        *("durable.flow.delivery.begin.unbegun", "durable.store.deliveries.beats.of_cluster"),
         "durable.flow.operator.redrive.preview_redrive",
         "durable.flow.operator.redrive.verdicts",
     ),
@@ -170,6 +173,7 @@ def test_every_verb_that_writes_has_statements_and_a_commit_among_the_points() -
 
 
 OWN = {
+    *("claim.claim_to_send", "begin.begin"),
     *("turn.turn", "claim.claim", "claim.claim_suspect", "acknowledge.acknowledge", "acknowledge.transactional"),
     *("abandon.abandon", "release.release", "postpone.postpone", "renew.renew", "reconcile.reconcile"),
     *("settle.settle_closed", "redrive.redrive", "redrive.redrive_many", "discard.discard", "discard.discard_many"),

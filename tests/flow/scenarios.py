@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from durable.flow.caller import cancel, enqueue, signal, start
-from durable.flow.delivery import abandon, acknowledge, claim, postpone, release, renew
+from durable.flow.delivery import abandon, acknowledge, begin, claim, postpone, release, renew
 from durable.flow.operator import pause, resume, terminate, unblock
+from durable.flow.transactions.commits import ClaimCommit
 from durable.flow.turns import poison
 from durable.flow.upkeep import beat, reconcile, settle
 from durable.models import OutboxRow, Workflow
@@ -71,6 +72,20 @@ def _claim(driver: Driver) -> Act:
     driver.turn()
     driver.enqueue(cases.step, 1)
     return lambda: claim.claim(worker="w", limit=9, queues=("default",), lease_for=LEASE)
+
+
+def _claim_to_send(driver: Driver) -> Act:
+    for n in range(3):
+        driver.enqueue(cases.step, n, queue="reports")
+    commit = ClaimCommit("w")
+    return lambda: claim.claim_to_send("w", limit=9, queue="reports", lease_for=LEASE, commit=commit)
+
+
+def _begin(driver: Driver) -> Act:
+    driver.enqueue(cases.step, 1, queue="reports")
+    (sent,) = claim.claim_to_send("w", limit=9, queue="reports", lease_for=LEASE, commit=ClaimCommit("w"))
+    commit = ClaimCommit("cluster")
+    return lambda: begin.begin(sent.row_id, sent.token, worker="cluster", lease_for=LEASE, commit=commit)
 
 
 def _acknowledge(driver: Driver) -> Act:
@@ -216,6 +231,8 @@ SCENARIOS: dict[str, Callable[[Driver], Act]] = {
     "turn": _turn,
     "turn of a cancelled one": _turn_of_a_cancelled,
     "claim": _claim,
+    "claim to send": _claim_to_send,
+    "begin": _begin,
     "acknowledge": _acknowledge,
     "transactional": _transactional,
     "abandon": _abandon,

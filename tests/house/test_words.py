@@ -19,13 +19,13 @@ MAY_SAY_LEASE = {
     "docs": (
         "activities.md architecture.md checks.md dead-letters.md glossary.md guarantees.md languages.md "
         "lifecycle.md logs-and-signals.md operations.md settings.md testing.md threat-model.md "
-        "tutorial.md"
+        "transports.md tutorial.md"
     ),
     "docs/how-to": "deploying.md from-celery.md from-django-q2.md long-handlers.md",
     "docs/adr": (
         "002-a-batch-has-one-token.md 011-the-demo-runs-real-processes.md "
         "013-what-another-has-in-memory-is-left-to-it.md 016-a-lock-that-is-held-is-no-failed-try.md "
-        "017-on-sqlite-code-runs-before-the-lock.md"
+        "017-on-sqlite-code-runs-before-the-lock.md 021-messages-carry-a-token-that-is-taken-once.md"
     ),
     "docs/internals": "faults.md specification.md transactions.md",
     "durable": "clock.py conf.py",
@@ -33,22 +33,23 @@ MAY_SAY_LEASE = {
     "durable/admin/words": "wording.py",
     "durable/admin/workflows": "page.py",
     "durable/databases": "sqlite.py",
-    "durable/flow/delivery": "claim.py renew.py",
-    "durable/flow/looks": "look.py",
+    "durable/flow/delivery": "begin.py claim.py renew.py",
+    "durable/flow/looks": "clusters.py look.py",
     "durable/flow/operator": "unblock.py",
     "durable/flow/turns": "staged_claims.py",
     "durable/flow/upkeep": "beat.py reconcile.py",
     "durable/kernel/authoring": "activity_context.py",
     "durable/locale/de/LC_MESSAGES": "django.po",
     "durable/locale/fr/LC_MESSAGES": "django.po",
-    "durable/migrations": "0001_initial.py 0003_heartbeat_timeout.py",
+    "durable/migrations": "0001_initial.py 0003_heartbeat_timeout.py 0007_transports.py",
     "durable/outcomes": "states.py",
     "durable/store/deliveries": "claims.py staging.py work_items.py",
     "durable/store/operators": "reads.py",
     "durable/testing": "inline.py running.py",
     "durable/worker/handlers": "async_pool.py delivery.py",
-    "durable/worker/loops": "acks.py aside.py burst.py claims.py hostclock.py housekeeping.py leases.py",
-    "durable/worker/process": "hurry.py signals.py stopping.py worker.py",
+    "durable/transports": "django_q.py fitness.py",
+    "durable/worker/loops": "acks.py aside.py burst.py claims.py dispatch.py hostclock.py housekeeping.py leases.py",
+    "durable/worker/process": "hurry.py receiving.py signals.py stopping.py worker.py",
     "project": "settings.py settings_production.py",
     "tests": "test_checks.py test_conf.py",
     "tests/admin": "test_dead_letter_list.py test_redriving.py",
@@ -59,9 +60,9 @@ MAY_SAY_LEASE = {
     ),
     "tests/crashpoints": "cases.py shift.py sight.py stage.py story.py",
     "tests/flow": (
-        "driver.py scenarios.py state.py test_acknowledge.py test_bugs.py test_cancel.py test_choosing.py "
-        "test_claim.py test_passed_over.py test_plans.py test_reconcile.py test_release.py test_renew.py test_start.py "
-        "test_staged_claims.py test_staged_claims_in_doubt.py test_time.py"
+        "driver.py scenarios.py state.py test_acknowledge.py test_begin.py test_bugs.py test_cancel.py "
+        "test_choosing.py test_claim.py test_passed_over.py test_plans.py test_reconcile.py test_release.py "
+        "test_renew.py test_start.py test_staged_claims.py test_staged_claims_in_doubt.py test_time.py"
     ),
     "tests/host": "settings.py",
     "tests/house": "test_english.py",
@@ -73,6 +74,7 @@ MAY_SAY_LEASE = {
     "tests/tasks": "letters.py test_results.py",
     "tests/testing": "test_faults.py test_replay.py",
     "tests/themes": "driven.py",
+    "tests/transports": "test_clusters.py test_dispatch.py test_receiving.py test_serving.py test_storms.py",
     "tests/worker": (
         "benches.py conftest.py floors.py launching.py plant_settings.py transactional_runs.py test_acks.py "
         "test_acks_and_locks.py "

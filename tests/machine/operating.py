@@ -209,7 +209,7 @@ class Operating(Stage):
         former = expected.workers.get(name, {})
         expected.workers[name] = {
             "name": name, "queues": ["default"], "started_at": former.get("started_at", expected.now),
-            "beat_at": expected.now, "version": "1", "wakes_by": "",
+            "beat_at": expected.now, "version": "1", "wakes_by": "", "cluster": "",
         }  # fmt: skip
 
     def _list(self, by: str) -> None:

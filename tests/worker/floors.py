@@ -61,7 +61,7 @@ class Floor:
         self.ready.set()
         monkeypatch.setattr(claiming, "claim", self._claim)
         monkeypatch.setattr(claiming, "claim_suspect", self._claim_suspect)
-        monkeypatch.setattr(claiming, "suspects_due", lambda queues: len(self.suspects))
+        monkeypatch.setattr(claiming, "suspects_due", lambda queues, but=(): len(self.suspects))
         monkeypatch.setattr(releasing, "release", self._release)
         self.released: list[int] = []
         monkeypatch.setattr(claims_module.time, "monotonic", lambda: self.now)  # type: ignore[attr-defined]

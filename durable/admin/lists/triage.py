@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 from durable.admin.lists.room import NOTHING_SHOWN
 from durable.admin.lists.scoping import readings
 from durable.admin.words import wording
-from durable.flow.looks import look
+from durable.flow.looks import clusters, look
 from durable.logs import get_logger, words
 from durable.scope import Scope
 from durable.store.operators.reads import COUNT_CAP
@@ -54,6 +54,8 @@ def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
         return None
     try:
         health = look.health(readings(scope))
+        # Numbers of whole queues are for those who may see all rows.
+        sent = clusters.states() if scope.is_whole and (may["worker"] or may["outboxrow"]) else []
     except (DatabaseError, InterfaceError) as error:
         logger.warning("admin.triage_failed", error=words(error))
         return Triage((), (), failed=_("This could not be looked up: the database did not answer."))
@@ -110,9 +112,35 @@ def triage(user: Any, site_name: str, scope: Scope) -> Triage | None:
     without = {state.queue for state in health.unserved}
     if may["worker"] or may["outboxrow"]:
         cards += _queues(health, site_name, may, without)
+        cards += [_dead_cluster(state, site_name, may) for state in sent if state.is_dead]
     if may["workflow"]:
         cards += _turns(health, site_name, without)
-    return Triage(cards, _calm(health, may))
+    return Triage(cards, [*_calm(health, may), *(_sent(state) for state in sent)])
+
+
+def _dead_cluster(state: clusters.SentState, site_name: str, may: dict[str, bool]) -> Card:
+    return Card(
+        _count(state.due + state.unbegun),
+        _("waiting for the cluster “%(cluster)s”") % {"cluster": wording.name(state.queue.cluster, 40)},
+        _("Queue “%(queue)s” is sent there, and none of its processes is alive. Start it: manage.py qcluster")
+        % {"queue": wording.name(state.queue.name, 40)},
+        "bad",
+        _address("worker", site_name) if may["worker"] else "",
+        _("Workers"),
+    )
+
+
+def _sent(state: clusters.SentState) -> str:
+    return _(
+        "Queue “%(queue)s” is sent to the cluster “%(cluster)s”: %(unbegun)s waiting there, %(running)s running, "
+        "processes alive: %(processes)s."
+    ) % {
+        "queue": wording.name(state.queue.name, 40),
+        "cluster": wording.name(state.queue.cluster, 40),
+        "unbegun": _count(state.unbegun),
+        "running": _count(state.running),
+        "processes": wording.number(state.processes),
+    }
 
 
 def _queues(health: look.Health, site_name: str, may: dict[str, bool], without: set[str]) -> list[Card]:

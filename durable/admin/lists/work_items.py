@@ -46,6 +46,8 @@ class WorkItemAdmin(Room):
     def state(self, item: Any) -> object:
         if item.locked_until <= clock.host_now():
             return wording.badge(_("Expired"), "bad")
+        if item.queue and item.begun_at is None:
+            return wording.badge(_("Sent, not begun"), "wait")
         return wording.badge(_("Held"), "live")
 
     @admin.display(description=gettext_lazy("worker"))
@@ -63,6 +65,12 @@ class WorkItemAdmin(Room):
     @admin.display(description=gettext_lazy("workflow"))
     def workflow_shown(self, item: Any) -> object:
         return self.short_workflow_link(item.workflow_id)
+
+    def _sent(self, item: Any) -> list[Fact]:
+        """Of a delivery that a transport takes to another process."""
+        now = clock.host_now()
+        begun = _("not yet") if item.begun_at is None else wording.moment_and_distance(item.begun_at, now)
+        return [Fact(_("Sent by the transport of queue"), item.queue), Fact(_("Begun"), begun)]
 
     def birthplace(self, row: Any, column: str) -> Birthplace:
         """Of the heartbeat of its activity."""
@@ -92,6 +100,7 @@ class WorkItemAdmin(Room):
                         Fact(_("Outbox row"), self.link(OutboxRow, row.pk, row.pk)),
                         Fact(_("Workflow"), self.workflow_link(row.workflow_id)),
                         Fact(_("Worker"), row.worker),
+                        *(self._sent(row) if row.queue else []),
                         Fact(_("Held until"), wording.moment_and_distance(row.locked_until, clock.host_now())),
                         Fact(_("Cancel"), cancel_words(row)),
                         Fact(_("Attempts before this one"), wording.of(row.attempts, row.attempt_budget)),

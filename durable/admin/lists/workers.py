@@ -26,11 +26,20 @@ _MISSED_BEATS = 2
 
 
 class WorkerAdmin(Room):
-    """Worker processes and their last heartbeats. Information only: nothing depends on these rows."""
+    """Worker processes, and processes of clusters, with their last heartbeats."""
 
     heavy = ("queues",)
     ordering = ("pk",)
-    list_display = ("name_shown", "state", "beat", "since", "queues_shown", "woken_by", "version_shown")
+    list_display = (
+        "name_shown",
+        "state",
+        "beat",
+        "since",
+        "queues_shown",
+        "cluster_shown",
+        "woken_by",
+        "version_shown",
+    )
     empty_text = gettext_lazy("No workers yet. Start one with “manage.py runworker”.")
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -64,6 +73,10 @@ class WorkerAdmin(Room):
     def version_shown(self, row: Any) -> str:
         return wording.name(row.version, 60)
 
+    @admin.display(description=gettext_lazy("cluster"))
+    def cluster_shown(self, row: Any) -> str:
+        return wording.name(row.cluster, 60)
+
     @admin.display(description=gettext_lazy("queues"))
     def queues_shown(self, row: Any) -> str:
         queues = wording.read_json(row.queues_text)
@@ -92,6 +105,7 @@ class WorkerAdmin(Room):
                         Fact(_("Last heartbeat"), wording.moment_and_distance(row.beat_at, now)),
                         Fact(_("Started"), wording.moment_and_distance(row.started_at, now)),
                         Fact(_("Queues"), self.queues_shown(row)),
+                        *([Fact(_("Cluster"), self.cluster_shown(row))] if row.cluster else []),
                         Fact(_("Code version"), format_html('<span class="durable-id">{}</span>', row.version)),
                     ],
                 ),

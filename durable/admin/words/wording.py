@@ -57,6 +57,7 @@ _CAUSES: dict[str, Any] = {
     Cause.UNKNOWN_HANDLER: gettext_lazy("Unknown activity"),
     Cause.UNDECODABLE_INPUT: gettext_lazy("The input could not be read"),
     Cause.TRANSPORT_DOWN: gettext_lazy("The transport could not be reached"),
+    Cause.TRANSPORT_LOST: gettext_lazy("Was sent, and did not begin"),
     Cause.RETRIES_EXHAUSTED: gettext_lazy("All attempts failed"),
     Cause.APPLICATION_ERROR: gettext_lazy("The handler raised an error"),
     Cause.TIMEOUT: gettext_lazy("Timed out"),

@@ -21,14 +21,43 @@ def claim(
     queues: tuple[str, ...] | None,
     lease_for: timedelta,
     commit: ClaimCommit | None = None,
+    but: tuple[str, ...] = (),
 ) -> list[Claim]:
-    """Claim at most `limit` due rows of `queues` (None: all queues); higher priority first, then the earlier due.
+    """Claim at most `limit` due rows of `queues` (None: all queues except `but`); higher priority first, then the
+    earlier due.
 
     Commits together: the rows' status, time and delivery count, and their work items. Suspects are left out. A caller
     that has to know what an unreported commit claimed passes a `ClaimCommit`, fresh for each call, asks
     `made_in_doubt`, and says `confirmed` once it knows.
     """
-    return _claim(limit, queues, lease_for, worker, commit or ClaimCommit(worker), suspects=False)
+    return _claim(limit, queues, but, lease_for, worker, commit or ClaimCommit(worker), suspects=False)
+
+
+def claim_to_send(worker: str, *, limit: int, queue: str, lease_for: timedelta, commit: ClaimCommit) -> list[Claim]:
+    """Claim at most `limit` due rows of a queue, suspects included, for deliveries that other processes will begin: a
+    process of a transport runs one delivery at a time, so a suspect is alone there.
+    """
+
+    def body(connection: BaseDatabaseWrapper) -> list[Claim]:
+        row_ids = claims.lock_due(connection, limit=limit, queues=(queue,), suspects=False)
+        if limit > len(row_ids):
+            row_ids += claims.lock_due(connection, limit=limit - len(row_ids), queues=(queue,), suspects=True)
+        if not row_ids:
+            return []
+        claimed = claims.make(connection, row_ids, token=commit.token, worker=worker, lease_for=lease_for, to_send=True)
+        commit.sent()
+        return claimed
+
+    return transaction.own(body, waits=Waits.LATER, commit=commit)
+
+
+def anything_to_send(queue: str) -> bool:
+    """Whether `claim_to_send` may find a row. Reads only."""
+
+    def look(connection: BaseDatabaseWrapper) -> bool:
+        return any(claims.anything_due(connection, queues=(queue,), suspects=suspects) for suspects in (False, True))
+
+    return transaction.reading(look)
 
 
 def made_in_doubt(commit: ClaimCommit) -> list[Claim]:
@@ -36,37 +65,45 @@ def made_in_doubt(commit: ClaimCommit) -> list[Claim]:
     return transaction.reading(commit.made) or []
 
 
-def suspects_due(queues: tuple[str, ...] | None) -> int:
-    """The number of due suspects in these queues (None: all), capped at 100. Reads only."""
-    return transaction.reading(partial(outbox.count_suspects_due, queues=queues))
+def suspects_due(queues: tuple[str, ...] | None, *, but: tuple[str, ...] = ()) -> int:
+    """The number of due suspects in these queues (None: all except `but`), capped at 100. Reads only."""
+    return transaction.reading(partial(outbox.count_suspects_due, queues=queues, but=but))
 
 
 def claim_suspect(
-    *, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta, commit: ClaimCommit | None = None
+    *,
+    worker: str,
+    queues: tuple[str, ...] | None,
+    lease_for: timedelta,
+    commit: ClaimCommit | None = None,
+    but: tuple[str, ...] = (),
 ) -> list[Claim]:
     """Claim one due suspect, if there is one. The caller must have nothing else in flight, and must claim nothing until
     this delivery has ended.
     """
-    return _claim(1, queues, lease_for, worker, commit or ClaimCommit(worker), suspects=True)
+    return _claim(1, queues, but, lease_for, worker, commit or ClaimCommit(worker), suspects=True)
 
 
 def _claim(
     limit: int,
     queues: tuple[str, ...] | None,
+    but: tuple[str, ...],
     lease_for: timedelta,
     worker: str,
     commit: ClaimCommit,
     *,
     suspects: bool,
 ) -> list[Claim]:
+    if queues == ():
+        return []
     if transaction.engine_connection().vendor == "sqlite":
         # On SQLite a look needs no lock; a transaction that finds nothing would have made all other writers wait.
-        look = partial(claims.anything_due, queues=queues, suspects=suspects)
+        look = partial(claims.anything_due, queues=queues, suspects=suspects, but=but)
         if not transaction.reading(look):
             return []
 
     def body(connection: BaseDatabaseWrapper) -> list[Claim]:
-        row_ids = claims.lock_due(connection, limit=limit, queues=queues, suspects=suspects)
+        row_ids = claims.lock_due(connection, limit=limit, queues=queues, suspects=suspects, but=but)
         if not row_ids:
             return []
         claimed = claims.make(connection, row_ids, token=commit.token, worker=worker, lease_for=lease_for)

@@ -155,11 +155,11 @@ def unread(workflow_id: uuid.UUID, *, limit: int = 100, characters: int = 4_000_
     return transaction.reading(partial(reads.unread, workflow_id=workflow_id, limit=limit, characters=characters))
 
 
-def next_due(queues: Sequence[str] | None) -> timedelta | None:
+def next_due(queues: Sequence[str] | None, *, but: Sequence[str] = ()) -> timedelta | None:
     """The time until something is due in `queues` (None: all queues); zero or less means now, None that nothing is
-    waiting.
+    waiting. Activities of the queues in `but` do not count.
     """
-    moments = transaction.reading(partial(reads.earliest, queues=queues))
+    moments = transaction.reading(partial(reads.earliest, queues=queues, but=but))
     if not moments:
         return None
     return min(moments) - transaction.reading(clock.database_now)

@@ -53,16 +53,19 @@ class DueNow:
     first: Sequence[str] = ()
 
 
-def due(queues: tuple[str, ...] | None, *, passed_over: Collection[uuid.UUID] = ()) -> DueNow:
-    """Finds what could be claimed or turned now in `queues` (None: all), at most 1,000 of each. Workflows that were put
-    off because their turn met a lock count as locked. Writes nothing, and keeps no lock.
+def due(
+    queues: tuple[str, ...] | None, *, passed_over: Collection[uuid.UUID] = (), but: tuple[str, ...] = ()
+) -> DueNow:
+    """Finds what could be claimed or turned now in `queues` (None: all), at most 1,000 of each, without activities of
+    the queues in `but`. Workflows that were put off because their turn met a lock count as locked. Writes nothing, and
+    keeps no lock.
     """
 
     def body(connection: BaseDatabaseWrapper) -> DueNow:
         due_workflows = store_due.owners(connection, messages=_MOST, timers=_MOST, starts=_MOST, queues=queues)
         owners = sorted({workflow.owner for workflow in due_workflows})
         free_owners = workflows.lock_free(connection, owners, limit=len(owners)).keys() - set(passed_over)
-        ids = store_due.rows(connection, queues=queues, limit=_MOST)
+        ids = store_due.rows(connection, queues=queues, limit=_MOST, but=but)
         free_rows = outbox.lock_free_ids(connection, ids)
         locked = [f"workflow {owner}" for owner in owners if owner not in free_owners]
         locked += [f"outbox row {row_id}" for row_id in ids if row_id not in free_rows]

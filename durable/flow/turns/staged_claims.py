@@ -16,15 +16,24 @@ from durable.store.deliveries.staging import NewRow
 
 
 class StagedClaims:
-    """What a process claims of the rows that its turns stage.
+    """What a process claims of the rows that its turns stage; never one of a queue in `but`.
 
     `room` has to be closed while rows that were due before may be waiting, or suspects are. The token is fixed for all
     tries of one call, and is kept for the next call when it is not known what became of the last try.
     """
 
-    def __init__(self, *, worker: str, queues: tuple[str, ...] | None, lease_for: timedelta, room: Room) -> None:
+    def __init__(
+        self,
+        *,
+        worker: str,
+        queues: tuple[str, ...] | None,
+        lease_for: timedelta,
+        room: Room,
+        but: tuple[str, ...] = (),
+    ) -> None:
         self._worker = worker
         self._queues = queues
+        self._but = frozenset(but)
         self._lease_for = lease_for
         self.room = room
         self.commit = ClaimCommit(worker)
@@ -69,7 +78,7 @@ class StagedClaims:
         for plan in plans:
             for row in plan.rows:
                 runs = plan.closing is None and row.ordinal not in plan.cancelled
-                mine = self._queues is None or row.queue in self._queues
+                mine = row.queue not in self._but and (self._queues is None or row.queue in self._queues)
                 (wanted if runs and mine else rest).append(row)
         if not wanted:
             return [], rest

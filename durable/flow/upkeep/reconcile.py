@@ -2,7 +2,8 @@
 
 For each work item whose lease has expired, and each claimed row without an item, takes the workflow's lock and reads
 its status: rows of an ended workflow are settled; others go back to pending with the delivery back-off, or become dead
-letters when the budget is spent. A row whose workflow may have ended is never re-armed.
+letters when the budget is spent. A row whose workflow may have ended is never re-armed. A delivery that was sent to a
+transport and has not begun goes back uncounted.
 """
 
 from __future__ import annotations
@@ -126,6 +127,11 @@ def _recover(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
             continue
         if item is not None and item.asked_to_cancel:
             stopped.append(item)
+            continue
+        if item is not None and item.is_unbegun:
+            # Its handler has not run, so it killed nobody, and whoever was to send it has not failed at it.
+            pace = backoff.paced(before + len(returns))
+            returns.append(Return(row.id, pace, deliveries=-1, suspect=int(row.suspect), heartbeat=item.heartbeat))
             continue
         cause = Cause.LEASE_LOST if item is not None and _lives(item, row, alive) else Cause.WORKER_DIED
         failed.append(NewFailedAttempt(row.id, row.deliveries, item.worker if item else "", None, cause, None))

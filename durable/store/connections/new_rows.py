@@ -140,11 +140,12 @@ def outbox_row(
     }
 
 
-def work_item(*, row: str, single: str, locked_until: str) -> Row:
+def work_item(*, row: str, single: str, locked_until: str, to_send: bool = False) -> Row:
     """The work item of a claimed outbox row, which the source has as `row`. Takes the token as a parameter before those
-    of `locked_until`, and the worker after them.
+    of `locked_until`, and the worker after them. It names the queue only if the delivery is to be sent.
     """
-    return {
+    queue = {"queue": f"{row}.queue"} if to_send else {}
+    return queue | {
         "outbox_row_id": f"{row}.id",
         "workflow_id": f"{row}.workflow_id",
         "lock_token": "%s",

@@ -98,6 +98,24 @@ def among(connection: BaseDatabaseWrapper, column: str, values: Iterable[Any]) -
     return f"{column} IN (SELECT value FROM json_each(%s))", [encoded]
 
 
+def except_for(connection: BaseDatabaseWrapper, column: str, values: Sequence[str]) -> tuple[str, Params]:
+    """The end of a condition: and `column` is none of the values. Empty if there are none."""
+    if not values:
+        return "", []
+    condition, params = among(connection, column, values)
+    return f" AND NOT ({condition})", params
+
+
+def of_queues(
+    connection: BaseDatabaseWrapper, column: str, queues: Sequence[str] | None, but: Sequence[str]
+) -> tuple[str, Params]:
+    """The condition that `column` is one of the queues; None: any but those in `but`."""
+    if queues is not None:
+        return among(connection, column, queues)
+    left_out, params = except_for(connection, column, but)
+    return f"true{left_out}", params
+
+
 def moment(connection: BaseDatabaseWrapper, column: str) -> str:
     """A time in a select list, so that it arrives as UTC whatever the session's zone is."""
     return f"({column} AT TIME ZONE 'UTC')" if is_postgresql(connection) else column

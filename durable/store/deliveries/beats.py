@@ -21,20 +21,23 @@ def write(
     version: str,
     wakes_by: str,
     up_for: timedelta | None,
+    cluster: str = "",
 ) -> None:
     """Record that a worker is there. One statement. `up_for`: this is the first sign of a process that has been running
-    for so long; a row of this name is that of a former process, and becomes this one's. None: a later sign.
+    for so long; a row of this name is that of a former process, and becomes this one's. None: a later sign. `cluster`:
+    it is a process of that one.
     """
     now, params = clock.now_sql(connection)
     started, started_params = (now, params) if up_for is None else clock.now_sql(connection, -up_for)
     keeps = "" if up_for is None else ", started_at = excluded.started_at"
     sql.execute(
         connection,
-        "INSERT INTO durable_worker (name, queues, started_at, beat_at, version, wakes_by) "
-        f"VALUES (%s, %s, {started}, {now}, %s, %s) "
+        "INSERT INTO durable_worker (name, queues, started_at, beat_at, version, wakes_by, cluster) "
+        f"VALUES (%s, %s, {started}, {now}, %s, %s, %s) "
         "ON CONFLICT (name) DO UPDATE SET beat_at = excluded.beat_at, queues = excluded.queues, "
-        f"version = excluded.version, wakes_by = excluded.wakes_by{keeps}",
-        [name, wire.dump(list(queues)), *started_params, *params, version, wakes_by],
+        f"version = excluded.version, wakes_by = excluded.wakes_by, "
+        f"cluster = excluded.cluster{keeps}",
+        [name, wire.dump(list(queues)), *started_params, *params, version, wakes_by, cluster],
     )
 
 
@@ -51,10 +54,12 @@ def remove_silent(connection: BaseDatabaseWrapper, *, silent_for: timedelta) -> 
 
 
 def others(connection: BaseDatabaseWrapper, *, name: str, within: timedelta) -> list[list[str]]:
-    """The queues of each other worker with a heartbeat within `within`; an empty list means all queues."""
+    """The queues of each other worker with a heartbeat within `within`; an empty list means all queues. Processes of
+    clusters claim nothing, and do not count.
+    """
     queues_of_each = (
         Worker.objects.using(connection.alias)
-        .filter(beat_at__gte=clock.Now(-within))
+        .filter(beat_at__gte=clock.Now(-within), cluster="")
         .exclude(name=name)
         .values_list("queues", flat=True)
     )
@@ -68,3 +73,8 @@ def alive(connection: BaseDatabaseWrapper, names: Iterable[str], *, within: time
     rows = Worker.objects.using(connection.alias).filter(name__in=list(names), beat_at__gte=clock.Now(-within))
     signs = rows.values_list("name", "started_at", "beat_at")
     return {name: started_at if started_at < beat_at else None for name, started_at, beat_at in signs}
+
+
+def of_cluster(connection: BaseDatabaseWrapper, cluster: str, *, within: timedelta) -> int:
+    """The number of processes of a cluster with a heartbeat within `within`."""
+    return Worker.objects.using(connection.alias).filter(cluster=cluster, beat_at__gte=clock.Now(-within)).count()

@@ -24,29 +24,37 @@ _RETURNING = (
 )
 
 
-def anything_due(connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, suspects: bool) -> int:
+def anything_due(
+    connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, suspects: bool, but: tuple[str, ...] = ()
+) -> int:
     """Look, without a lock, whether there is a row that `lock_due` could lock: 1 or 0."""
-    statement, params = _due(connection, queues, suspects=suspects, limit=1, ending="")
+    statement, params = _due(connection, queues, but, suspects=suspects, limit=1, ending="")
     return len(sql.fetch(connection, statement, params))
 
 
 def lock_due(
-    connection: BaseDatabaseWrapper, *, limit: int, queues: tuple[str, ...] | None, suspects: bool
+    connection: BaseDatabaseWrapper,
+    *,
+    limit: int,
+    queues: tuple[str, ...] | None,
+    suspects: bool,
+    but: tuple[str, ...] = (),
 ) -> list[int]:
     """Locks due pending rows that no other session has locked, in claim order: higher priority, then earlier due, then
-    id.
+    id. `but` are queues to leave out where `queues` names none.
 
     Suspects and the others are separate sets: a suspect is delivered alone. The limit is a literal in the statement,
     since a parameter would be planned again each time or, worse, generically. Bounds the transaction's lock waits.
     """
     ending = sql.locking(connection, "NO KEY UPDATE SKIP LOCKED")
-    statement, params = _due(connection, queues, suspects=suspects, limit=limit, ending=ending)
+    statement, params = _due(connection, queues, but, suspects=suspects, limit=limit, ending=ending)
     return [row[0] for row in sql.fetch(connection, statement, params)]
 
 
 def _due(
     connection: BaseDatabaseWrapper,
     queues: tuple[str, ...] | None,
+    but: tuple[str, ...],
     *,
     suspects: bool,
     limit: int,
@@ -65,7 +73,8 @@ def _due(
     rest = f"FROM durable_outboxrow WHERE {condition}{{queued}} ORDER BY {order} LIMIT {int(limit)}{ending}"
     columns = f"id, {sql.bounding(connection)}"
     if queues is None:
-        return f"SELECT {columns} {rest.format(queued='')}", params
+        left_out, names = sql.except_for(connection, "queue", but)
+        return f"SELECT {columns} {rest.format(queued=left_out)}", [*params, *names]
     if len(queues) == 1:
         return f"SELECT {columns} {rest.format(queued=' AND queue = %s')}", [*params, *queues]
     each = f"SELECT * FROM (SELECT id, priority, visible_after {rest.format(queued=' AND queue = %s')}) AS of_queue"
@@ -75,27 +84,37 @@ def _due(
 
 
 def make(
-    connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
+    connection: BaseDatabaseWrapper,
+    row_ids: list[int],
+    *,
+    token: uuid.UUID,
+    worker: str,
+    lease_for: timedelta,
+    to_send: bool = False,
 ) -> list[Claim]:
     """Turns (locked) due rows into deliveries: counted, and each with its work item. One statement on PostgreSQL, two
-    on SQLite.
+    on SQLite. The item of a delivery that is to be sent names its queue, and has not begun.
 
     The token is new for this call; together with the row it identifies exactly one delivery.
     """
-    if sql.is_postgresql(connection):
-        rows = _make_postgresql(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
-    else:
-        rows = _make_sqlite(connection, row_ids, token=token, worker=worker, lease_for=lease_for)
+    make_rows = _make_postgresql if sql.is_postgresql(connection) else _make_sqlite
+    rows = make_rows(connection, row_ids, token=token, worker=worker, lease_for=lease_for, to_send=to_send)
     claims = {claim.row_id: claim for claim in _readable(rows, token, worker)}
     return [claims[row_id] for row_id in row_ids if row_id in claims]
 
 
 def _make_postgresql(
-    connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
+    connection: BaseDatabaseWrapper,
+    row_ids: list[int],
+    *,
+    token: uuid.UUID,
+    worker: str,
+    lease_for: timedelta,
+    to_send: bool,
 ) -> list[tuple[Any, ...]]:
     now, now_params = clock.now_sql(connection)
     until, until_params = clock.lease_sql(connection, lease_for)
-    item = new_rows.work_item(row="t", single="w.single", locked_until=until)
+    item = new_rows.work_item(row="t", single="w.single", locked_until=until, to_send=to_send)
     return sql.fetch(
         connection,
         f"""
@@ -116,7 +135,13 @@ def _make_postgresql(
 
 
 def _make_sqlite(
-    connection: BaseDatabaseWrapper, row_ids: list[int], *, token: uuid.UUID, worker: str, lease_for: timedelta
+    connection: BaseDatabaseWrapper,
+    row_ids: list[int],
+    *,
+    token: uuid.UUID,
+    worker: str,
+    lease_for: timedelta,
+    to_send: bool,
 ) -> list[tuple[Any, ...]]:
     now, now_params = clock.now_sql(connection)
     until, until_params = clock.lease_sql(connection, lease_for)
@@ -129,7 +154,7 @@ def _make_sqlite(
         [*now_params, worker, *ids],
     )
     condition, ids = sql.among(connection, "r.id", [row[0] for row in rows])
-    item = new_rows.work_item(row="r", single="w.single", locked_until=until)
+    item = new_rows.work_item(row="r", single="w.single", locked_until=until, to_send=to_send)
     source = f"durable_outboxrow r JOIN durable_workflow w ON w.id = r.workflow_id WHERE {condition}"
     # Not asked for in the RETURNING above: SQLite would read the whole table of workflows there, for each row.
     singles = sql.fetch(

@@ -39,12 +39,13 @@ class LockedRow:
     delivery_budget: int
     attempts: int
     claimed_at: datetime | None
+    suspect: bool = False
 
 
 # By hand, as in `store/runs/workflows.py`.
 _COLUMNS = (
     "id, workflow_id, run, ordinal, activity, status, options, deliveries, delivery_failures, delivery_budget, "
-    "attempts, {claimed_at}"
+    "attempts, suspect, {claimed_at}"
 )
 
 
@@ -60,7 +61,8 @@ def _select(
 
 
 def _locked(row: tuple[Any, ...]) -> LockedRow:
-    row_id, owner, run, ordinal, activity, status, options, deliveries, failures, budget, attempts, claimed_at = row
+    row_id, owner, run, ordinal, activity, status, options, deliveries, failures, budget, attempts = row[:11]
+    suspect, claimed_at = row[11:]
     return LockedRow(
         id=row_id,
         workflow_id=sql.as_uuid(owner),
@@ -74,6 +76,7 @@ def _locked(row: tuple[Any, ...]) -> LockedRow:
         delivery_budget=budget,
         attempts=attempts,
         claimed_at=moment_from_database(claimed_at),
+        suspect=bool(suspect),
     )
 
 
@@ -290,6 +293,13 @@ def cancel(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
         )
 
 
+def name_worker(connection: BaseDatabaseWrapper, row_id: int, worker: str) -> None:
+    """Says of a (locked) claimed row that it is `worker`'s."""
+    sql.execute(
+        connection, "UPDATE durable_outboxrow SET worker = %s WHERE id = %s AND status = 'claimed'", [worker, row_id]
+    )
+
+
 def pause(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
     """Marks (locked) rows, whatever their status, so that they are not claimed until `resume`."""
     if ids:
@@ -330,10 +340,12 @@ def of_ordinals(
     return lock(connection, [row[0] for row in fetched])
 
 
-def count_suspects_due(connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None = None) -> int:
-    """The number of due suspects in these queues (None: all), capped at 100."""
+def count_suspects_due(
+    connection: BaseDatabaseWrapper, queues: tuple[str, ...] | None = None, but: tuple[str, ...] = ()
+) -> int:
+    """The number of due suspects in these queues (None: all except `but`), capped at 100."""
     now, params = clock.now_sql(connection)
-    mine, mine_params = ("true", []) if queues is None else sql.among(connection, "queue", queues)
+    mine, mine_params = sql.of_queues(connection, "queue", queues, but)
     rows = sql.fetch(
         connection,
         "SELECT count(*) FROM (SELECT 1 FROM durable_outboxrow WHERE status = 'pending' AND NOT paused AND suspect "

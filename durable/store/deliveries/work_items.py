@@ -25,6 +25,8 @@ class LockedItem:
     worker: str
     asked_to_cancel: bool
     single: bool
+    is_unbegun: bool = False
+    """It was sent to another process, or is to be, and has not begun there."""
     heartbeat: str | None = field(default=None, repr=False)
     """Only read by functions whose name says so: each may have a megabyte, and a worker may hold thousands."""
 
@@ -35,7 +37,10 @@ class LockedItem:
 
 
 # By hand, as in `store/runs/workflows.py`.
-_COLUMNS = "outbox_row_id, workflow_id, lock_token, worker, cancel_requested_at IS NOT NULL, single"
+_COLUMNS = (
+    "outbox_row_id, workflow_id, lock_token, worker, cancel_requested_at IS NOT NULL, single, "
+    "queue <> '' AND begun_at IS NULL"
+)
 _WITH_HEARTBEAT = f"{_COLUMNS}, heartbeat"
 
 
@@ -63,7 +68,9 @@ def _select(
         [*params, *more],
     )
     return [
-        LockedItem(row[0], sql.as_uuid(row[1]), sql.as_uuid(row[2]), row[3], bool(row[4]), bool(row[5]), *row[6:])
+        LockedItem(
+            row[0], sql.as_uuid(row[1]), sql.as_uuid(row[2]), row[3], bool(row[4]), bool(row[5]), bool(row[6]), *row[7:]
+        )
         for row in rows
     ]
 
@@ -118,6 +125,29 @@ def lock_expired(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dic
 def holds(connection: BaseDatabaseWrapper, row_id: int, token: uuid.UUID) -> int:
     """Checks, without a lock, whether the item still has the token: 1 or 0."""
     return WorkItem.objects.using(connection.alias).filter(outbox_row_id=row_id, lock_token=token).count()
+
+
+def begin(
+    connection: BaseDatabaseWrapper,
+    row_id: int,
+    token: uuid.UUID,
+    *,
+    new_token: uuid.UUID,
+    worker: str,
+    lease_for: timedelta,
+) -> int:
+    """Begins a delivery that was sent: it is `worker`'s from now on, under a new token. Returns 1, or 0 if it has begun
+    already, has ended, is another delivery's by now, or was asked to stop.
+    """
+    now, params = clock.now_sql(connection)
+    until, until_params = clock.lease_sql(connection, lease_for)
+    return sql.execute(
+        connection,
+        f"UPDATE durable_workitem SET lock_token = %s, worker = %s, begun_at = {now}, locked_until = {until} "
+        "WHERE outbox_row_id = %s AND lock_token = %s AND queue <> '' AND begun_at IS NULL "
+        "AND cancel_requested_at IS NULL",
+        [sql.param(connection, new_token), worker, *params, *until_params, row_id, sql.param(connection, token)],
+    )
 
 
 def delete(connection: BaseDatabaseWrapper, deliveries: Collection[DeliveryKey]) -> set[int]:

@@ -243,8 +243,12 @@ def unread(
     return messages
 
 
-def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None) -> list[datetime]:
-    """The earliest times at which a row, a message and a workflow's wake-up are due; those that exist."""
+def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None, but: Sequence[str] = ()) -> list[datetime]:
+    """The earliest times at which a row, a message and a workflow's wake-up are due; those that exist. `but` are queues
+    whose rows do not count.
+    """
+    claimed = queues if queues is None else [queue for queue in queues if queue not in but]
+    mine, mine_params = sql.of_queues(connection, "queue", claimed, but)
     condition, params = ("true", []) if queues is None else sql.among(connection, "queue", queues)
     owned, owned_params = ("true", []) if queues is None else sql.among(connection, "w.queue", queues)
     join = "" if queues is None else " JOIN durable_workflow w ON w.id = m.workflow_id"
@@ -253,8 +257,8 @@ def earliest(connection: BaseDatabaseWrapper, queues: Sequence[str] | None) -> l
         "WHERE status = 'pending' AND NOT paused AND {which} AND NOT waiting AND {mine}"
     )
     statements = [
-        (f"{rows_due.format(which='NOT suspect', mine=condition)} ORDER BY visible_after LIMIT 1", params),
-        (f"{rows_due.format(which='suspect', mine=condition)} ORDER BY visible_after LIMIT 1", params),
+        (f"{rows_due.format(which='NOT suspect', mine=mine)} ORDER BY visible_after LIMIT 1", mine_params),
+        (f"{rows_due.format(which='suspect', mine=mine)} ORDER BY visible_after LIMIT 1", mine_params),
         *(
             (
                 f"SELECT m.visible_at FROM durable_message m{join} WHERE NOT m.parked AND {which} ORDER BY 1 LIMIT 1",
@@ -356,6 +360,7 @@ def counts(connection: BaseDatabaseWrapper) -> dict[str, int]:
 
 
 def workers(connection: BaseDatabaseWrapper) -> list[tuple[str, list[str], datetime, str]]:
-    """Workers with a heartbeat: (name, queues, when, how they are woken)."""
-    rows = Worker.objects.using(connection.alias).order_by("name").values_list("name", "queues", "beat_at", "wakes_by")
+    """Workers with a heartbeat: (name, queues, when, how they are woken). Without the processes of clusters."""
+    own = Worker.objects.using(connection.alias).filter(cluster="").order_by("name")
+    rows = own.values_list("name", "queues", "beat_at", "wakes_by")
     return [(name, list(queues), beat_at, wakes_by) for name, queues, beat_at, wakes_by in rows]

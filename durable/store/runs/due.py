@@ -102,10 +102,13 @@ def owners(
     return _fetch(connection, statement, [*message_params, *timer_params, *start_params])
 
 
-def rows(connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, limit: int) -> list[int]:
-    """Rows that could be claimed now, earliest first. No locks."""
+def rows(
+    connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, limit: int, but: tuple[str, ...] = ()
+) -> list[int]:
+    """Rows that could be claimed now, except those of the queues in `but`, earliest first. No locks."""
     now, params = clock.now_sql(connection)
-    mine, more = ("true", []) if queues is None else sql.among(connection, "queue", queues)
+    claimed = queues if queues is None else tuple(queue for queue in queues if queue not in but)
+    mine, more = sql.of_queues(connection, "queue", claimed, but)
     due = f"status = 'pending' AND NOT paused AND NOT waiting AND visible_after <= {now} AND {mine}"
     fetched = sql.fetch(
         connection,

@@ -43,6 +43,8 @@ class Delivery:
         self.heartbeat: str | None = None
         self.may_be_committed = False
         """The handler has returned and its own commit deletes the item, so a missing token is not a lost lease."""
+        self.has_overrun = False
+        """It was concluded because its time was over; its handler may still run."""
         self.longest_silence = 0
         """The longest time between two heartbeats so far, in microseconds of the clock of `listen`."""
         self._now: Callable[[], int] = _no_clock

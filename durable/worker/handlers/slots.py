@@ -81,6 +81,11 @@ class Handlers:
         with self._lock:
             return len(self._busy) + len(self._waiting)
 
+    def runs(self, delivery: Delivery) -> bool:
+        """Whether a delivery is here: running, or waiting for a slot."""
+        with self._lock:
+            return delivery in self._busy or delivery in self._waiting
+
     @property
     def waiting(self) -> int:
         """How many deliveries wait for a slot."""
@@ -226,6 +231,7 @@ class Handlers:
         outcome = ending(delivery)
         if delivery.conclude() is Conclusion.LATE:
             return
+        delivery.has_overrun = True
         delivery.leave()
         self._finished(delivery, outcome)
         self.pool.replace(delivery)

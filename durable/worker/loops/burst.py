@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
 
+from durable.conf import settings
 from durable.flow.looks import look, probe
 from durable.worker.loops.acks import Acks
 from durable.worker.loops.claims import Claims
@@ -57,6 +58,7 @@ class Burst:
         self._turns = turns
         self._locks = _Locks()
         self._queues = queues
+        self._sent = tuple(settings.sent_queues)
         self._claims = claims
         self._leases = leases
         self._acks = acks
@@ -71,7 +73,7 @@ class Burst:
             if not self._claims.in_claim:
                 self._locks = _Locks()
             return Quiet.NOT_YET
-        due = look.next_due(self._queues)
+        due = look.next_due(self._queues, but=self._sent)
         if due is not None and due <= SOON:
             self._reconciled = False
             if due <= timedelta():
@@ -100,7 +102,9 @@ class Burst:
         """Nothing is running here, and something is left. Returns whether it has been locked for too long."""
         if not self._locks.is_time:
             return Quiet.NOT_YET
-        left = probe.due(self._queues, passed_over=self._turns.passed_over) if is_due else probe.DueNow(0, 0)
+        left = probe.DueNow(0, 0)
+        if is_due:
+            left = probe.due(self._queues, passed_over=self._turns.passed_over, but=self._sent)
         results = self._acks.locked
         if left.free or not (left.locked or results):
             self._locks = _Locks()

@@ -54,6 +54,8 @@ class Claims:
     claimed until it has ended. So that suspects get their turn under constant load, a hint makes the loop stop claiming
     until nothing is in flight. This cannot stall the worker for ever: after `LEASE_FOR` of waiting for that, or of one
     suspect, or of suspects in a row, ordinary work continues for as long.
+
+    `but` are queues that it leaves to others: a transport serves them.
     """
 
     def __init__(
@@ -67,9 +69,11 @@ class Claims:
         pace: Pace,
         ready: Event,
         hungry: Callable[[], None] = lambda: None,
+        but: tuple[str, ...] = (),
     ) -> None:
         self._worker = worker
-        self._queues = queues
+        self._queues = queues if queues is None else tuple(queue for queue in queues if queue not in but)
+        self._but = but
         self._lease_for = lease_for
         self._patience = lease_for.total_seconds()
         self._handlers = handlers
@@ -128,7 +132,13 @@ class Claims:
 
     def staged_claims(self) -> StagedClaims:
         """Lets turns claim what they stage; call `receive` after each turn."""
-        return StagedClaims(worker=self._worker, queues=self._queues, lease_for=self._lease_for, room=self._for_turns)
+        return StagedClaims(
+            worker=self._worker,
+            queues=self._queues,
+            but=self._but,
+            lease_for=self._lease_for,
+            room=self._for_turns,
+        )
 
     def offer(self) -> None:
         """Say how much room there is now, for a turn that is about to begin. On the turn thread."""
@@ -300,7 +310,7 @@ class Claims:
         """Whether suspects still wait: others may have taken them, and a hint names no queues."""
         if not self._suspect_is_out and now >= self._looked_at + SUSPECTS_LOOK:
             self._looked_at = now
-            return claiming.suspects_due(self._queues) > 0
+            return claiming.suspects_due(self._queues, but=self._but) > 0
         return True
 
     def _empty(self) -> bool:
@@ -309,12 +319,17 @@ class Claims:
 
     def _claim(self, limit: int, commit: ClaimCommit) -> list[Claim]:
         return claiming.claim(
-            worker=self._worker, limit=limit, queues=self._queues, lease_for=self._lease_for, commit=commit
+            worker=self._worker,
+            limit=limit,
+            queues=self._queues,
+            but=self._but,
+            lease_for=self._lease_for,
+            commit=commit,
         )
 
     def _claim_suspect(self, commit: ClaimCommit) -> list[Claim]:
         return claiming.claim_suspect(
-            worker=self._worker, queues=self._queues, lease_for=self._lease_for, commit=commit
+            worker=self._worker, queues=self._queues, but=self._but, lease_for=self._lease_for, commit=commit
         )
 
     def _hold(self, claim: Callable[[ClaimCommit], list[Claim]]) -> int:

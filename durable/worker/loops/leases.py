@@ -58,6 +58,11 @@ class Leases:
         with self._lock:
             self._aside.discard(delivery)
 
+    def holds(self, delivery: Delivery) -> bool:
+        """Whether it is held."""
+        with self._lock:
+            return self._held.get(delivery.claim.row_id) is delivery
+
     @property
     def count(self) -> int:
         """How many deliveries are held."""

@@ -92,7 +92,9 @@ def stop(worker: Worker, code: WorkerExit, *, grace: float) -> WorkerExit:
     later is released at once; one that does not finish in time is logged, and makes the exit code `WorkerExit.STORE`.
     """
     deadline = time.monotonic() + grace
-    for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop):
+    for dispatcher in worker.dispatchers:
+        dispatcher.stop()
+    for loop in (worker.claim_loop, worker.turn_loop, worker.housekeeping_loop, *worker.dispatch_loops):
         loop.stop()
     # What a claim under way brings, and what a turn under way takes, has to be known here.
     worker.claim_loop.join(max(grace, SHORT_CLAIM))
@@ -113,6 +115,8 @@ def stop(worker: Worker, code: WorkerExit, *, grace: float) -> WorkerExit:
     farewell.late.set()
     for loop in (worker.claim_loop, worker.turn_loop):
         loop.join(end - time.monotonic())
+    for loop in worker.dispatch_loops:  # they give back themselves what has not begun
+        loop.join(end - time.monotonic())
     unclaimed = worker.claims.end(end - time.monotonic())
     worker.lease_loop.stop()
     for loop in worker.loops:
@@ -125,10 +129,12 @@ def stop(worker: Worker, code: WorkerExit, *, grace: float) -> WorkerExit:
 
 
 def _exit_code(worker: Worker, code: WorkerExit, farewell: _Farewell, unwritten: int, unclaimed: str) -> WorkerExit:
-    if not unwritten and not farewell.trouble and farewell.said.is_set() and not unclaimed:
+    unsent = any(dispatcher.held for dispatcher in worker.dispatchers)
+    if not unwritten and not farewell.trouble and farewell.said.is_set() and not unclaimed and not unsent:
         return code
     trouble = farewell.trouble or ("" if farewell.said.is_set() else "no answer in time")
-    still_leased = [delivery.claim.idempotency_key for delivery in worker.leases.all()]
+    held = [*worker.leases.all(), *(delivery for dispatcher in worker.dispatchers for delivery in dispatcher.held)]
+    still_leased = [delivery.claim.idempotency_key for delivery in held]
     log.error(
         "stopped_with_work_left",
         worker=worker.name,

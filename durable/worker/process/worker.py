@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import socket
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -27,12 +25,14 @@ from durable.worker.loops import notes
 from durable.worker.loops.acks import Acks
 from durable.worker.loops.burst import Burst, Quiet
 from durable.worker.loops.claims import Claims
+from durable.worker.loops.dispatch import Dispatcher
 from durable.worker.loops.housekeeping import Housekeeping
 from durable.worker.loops.leases import Leases
 from durable.worker.loops.listening import Listener
 from durable.worker.loops.turns import Turns
 from durable.worker.process import speaking, stopping
 from durable.worker.process.modes import StoreAtStart, WorkerExit, WorkerMode
+from durable.worker.process.presence import new_name
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger
 from durable.worker.threads.loop import Loop
@@ -65,11 +65,6 @@ class Tally:
     """Workflows that ended in a turn here; single activities end with their acknowledgement."""
 
 
-def default_name() -> str:
-    """A name that no other process has: host, process, and a few random digits."""
-    return f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:4]}"
-
-
 class Worker:
     """Turns, claims, runs and acknowledges until it is stopped. `run` is for the thread that owns it, once.
 
@@ -86,7 +81,7 @@ class Worker:
         at_start: StoreAtStart = StoreAtStart.WAIT,
         on_tick: Callable[[Worker], None] | None = None,
     ) -> None:
-        self.name = name or default_name()
+        self.name = name or new_name()
         self.tally = Tally()
         self.ready = threading.Event()
         self.is_heard = True
@@ -125,7 +120,9 @@ class Worker:
             pace=self._pace(),
             ready=self.ready,
             hungry=self._turn_wake.ring,
+            but=tuple(settings.sent_queues),
         )
+        self.dispatchers = self._made_dispatchers()
         self.turns = Turns(
             queues=self._queues,
             cache=Cache(settings.cached_workflows),
@@ -148,9 +145,15 @@ class Worker:
         )
         self.claim_loop = Loop("claim", self.claims.step, wake=self._claim_wake, at_end=self.claims.close)
         self.turn_loop = Loop("turn", self.turns.step, wake=self._turn_wake, at_end=self.turns.close)
-        self.lease_loop = Loop("lease", self.leases.beat)
+        self.lease_loop = Loop("lease", self._renew)
+        self.dispatch_loops = [
+            Loop(
+                f"dispatch {each.queue.name}", each.step, wake=self._dispatch_wakes[each.queue.name], at_end=each.close
+            )
+            for each in self.dispatchers
+        ]
         self.housekeeping_loop = Loop("housekeeping", self.housekeeping.step)
-        self.loops = [self.housekeeping_loop, self.lease_loop, self.turn_loop, self.claim_loop]
+        self.loops = [self.housekeeping_loop, self.lease_loop, self.turn_loop, self.claim_loop, *self.dispatch_loops]
         if connections[self._alias].vendor == "sqlite":
             watcher = ForeignWrites(alias=self._alias, on_change=self.ring)
             pause = settings.poll_for.total_seconds() / LOOKS
@@ -163,6 +166,27 @@ class Worker:
         elif settings.notify:
             # Not with Django's connection, which no step of this loop needs.
             self.loops.append(Loop("listen", self.listener.step, at_end=self.listener.close, prepare=lambda: None))
+
+    def _made_dispatchers(self) -> list[Dispatcher]:
+        """One for each queue of this worker that a transport serves. A burst has none: it would take back at its end
+        what it has sent.
+        """
+        mine = [
+            queue
+            for queue in settings.sent_queues.values()
+            if self._mode is WorkerMode.SERVE and (self._queues is None or queue.name in self._queues)
+        ]
+        self._dispatch_wakes = {queue.name: Wake() for queue in mine}
+        return [
+            Dispatcher(queue, worker=self.name, lease_for=settings.lease_for, pace=self._pace(), ready=self.ready)
+            for queue in mine
+        ]
+
+    def _renew(self) -> float:
+        rest = self.leases.beat()
+        for dispatcher in self.dispatchers:
+            dispatcher.beat()
+        return rest
 
     def _pace(self) -> Pace:
         """On SQLite a cheaper watcher notices others' writes, at `POLL_FOR`; on PostgreSQL the looks do."""
@@ -239,9 +263,11 @@ class Worker:
         self.grace_is_cut = True
 
     def ring(self) -> None:
-        """Makes the turn and claim loops look now."""
+        """Makes the turn, claim and dispatch loops look now."""
         self._turn_wake.ring()
         self._claim_wake.ring()
+        for wake in self._dispatch_wakes.values():
+            wake.ring()
 
     def wait_for_slot(self, seconds: float) -> None:
         """Wait until a slot becomes free, `seconds` at most."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import durable
 from durable import Retry, activity
+from tests.ledger.models import Entry
 from tests.worker.plant import activities
 
 TAKEN: list[Any] = []
@@ -48,3 +52,17 @@ async def work_until_stopped_async(milliseconds: int) -> str:
     """The same on the event loop."""
     await asyncio.sleep(milliseconds / 1000)
     return "done"
+
+
+@activity(name="yard.hang", retry=ONCE, start_to_close=timedelta(milliseconds=200))
+def hang(label: str) -> None:
+    """Say which process this is, and never return."""
+    Entry.objects.create(label=label, amount=os.getpid())
+    threading.Event().wait()
+
+
+@activity(name="yard.say_process")
+def say_process(label: str) -> int:
+    """Say which process this is."""
+    Entry.objects.create(label=label, amount=os.getpid())
+    return os.getpid()
