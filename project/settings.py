@@ -25,6 +25,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "django_structlog",
+    "django_q",
     "durable",
     "project.shop",
 ]
@@ -76,6 +77,10 @@ DURABLE: dict[str, Any] = {
     # The demo kills workers; its audience should not wait a minute until that is found out.
     "LEASE_FOR": timedelta(seconds=5),
 }
+Q_CLUSTER = {"name": "default", "orm": "default", "workers": 2, "timeout": 60, "retry": 120}
+if "DEMO_CLUSTER" in os.environ:  # `manage.py demo --cluster` has the parcels packed by a cluster of django-q2
+    # A cluster that is killed takes along the messages in its memory; nobody should wait for these either.
+    DURABLE["QUEUES"] = {"parcels": {"transport": "django_q", "cluster": "default", "begin_for": timedelta(seconds=10)}}
 
 # The app speaks through the standard library's logging; how that looks is the project's business, hence this part. The
 # tracebacks go without the values of local variables: payloads are among them, which readers of logs may not see.

@@ -46,18 +46,27 @@ Dead letters to review: {letters}
 Say = Callable[[str], None]
 
 
-def open_shop(*, port: int | None, say: Say) -> None:
-    """Migrate, start site and worker, take orders for ever. Raises `PortTaken` when an explicit port is not free."""
+WITH_CLUSTER = {"DEMO_CLUSTER": "1"}
+"""What the settings ask for in the environment."""
+
+
+def open_shop(*, port: int | None, say: Say, cluster: bool = False) -> None:
+    """Migrate, start site and worker, and a cluster for the parcels if asked for; take orders for ever. Raises
+    `PortTaken` when an explicit port is not free.
+    """
     free_port = _find_port(port, say)
     call_command("migrate", verbosity=0, interactive=False)
     shelves = stock_the_shelves()
     password = _staff_password()
-    with Children() as children:
+    with Children(log=None, **(WITH_CLUSTER if cluster else {})) as children:
         address = children.start_site(free_port)
         worker = children.start("worker", "runworker")
         say(f"The shop:   {address}")
         say(f"The admin:  {address}admin/   (user {STAFF}, password {password})")
         say(f"The worker: process {worker}. Try: kill -9 {worker}")
+        if cluster:
+            packers = children.start("cluster", "qcluster")
+            say(f"The cluster that packs parcels: process {packers}. Try: kill -9 -{packers}")
         say(f"The data:   {connection.settings_dict['NAME']}")
         _trouble_for_the_visitor(shelves)
         places = {"letters": f"{address}admin/durable/deadletter/", "services": f"{address}admin/shop/service/"}

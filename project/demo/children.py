@@ -38,7 +38,8 @@ class PortTaken(Exception):
 
 
 class Children:
-    """Processes of this project that are stopped together, whatever ends the block that holds them.
+    """Processes of this project that are stopped together, whatever ends the block that holds them. `environment` is
+    given to each.
 
     With `log`, what they say goes to that file, else their errors go where this process's go.
     """
@@ -84,8 +85,7 @@ class Children:
     def kill(self, name: str) -> None:
         """End a child as a power failure would: SIGKILL, no goodbye."""
         child = self._running.pop(name)
-        child.kill()
-        child.wait()
+        _kill(child)
 
     def ended(self) -> dict[str, int]:
         """Children that have ended by themselves, with their exit codes. They are forgotten by this call."""
@@ -104,8 +104,7 @@ class Children:
             try:
                 child.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait()
+                _kill(child)
         self._running.clear()
 
     def start_site(self, port: int) -> str:
@@ -125,6 +124,13 @@ class Children:
             except OSError:
                 time.sleep(0.1)
         raise ChildEnded(f"The site did not answer on {address} within {ANSWERS_WITHIN:g} s.")
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """With the processes that it has forked: they are in its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 def take_port(wanted: int) -> int:

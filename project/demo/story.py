@@ -15,6 +15,7 @@ from django.db.models import F
 
 import durable
 from durable.errors import WorkflowClosed
+from project.demo.business import WITH_CLUSTER
 from project.demo.children import Children, take_port
 from project.demo.dead_letters import AtTheDesk
 from project.demo.telling import PATIENCE, Say, StoryBroken, expect, wait_for
@@ -27,8 +28,8 @@ LAST_WORDS = 5_000
 STOCK = 10
 
 
-def tell(*, port: int | None, say: Say) -> None:
-    """Tell the whole story on a temporary database."""
+def tell(*, port: int | None, say: Say, cluster: bool = False) -> None:
+    """Tell the whole story on a temporary database; with a cluster, it is the one that packs parcels and is killed."""
     with tempfile.TemporaryDirectory(prefix="durable-demo-") as folder:
         before = connection.settings_dict["NAME"]
         connection.close()
@@ -39,8 +40,9 @@ def tell(*, port: int | None, say: Say) -> None:
             logging.getLogger("durable.flow").setLevel(logging.ERROR)
             log = Path(folder) / "children.log"
             try:
-                with Children(log=log, DEMO_DATABASE=connection.settings_dict["NAME"]) as children:
-                    _Story(children, say).tell(port)
+                environment = {"DEMO_DATABASE": connection.settings_dict["NAME"], **(WITH_CLUSTER if cluster else {})}
+                with Children(log=log, **environment) as children:
+                    _Story(children, say, cluster=cluster).tell(port)
             except BaseException:
                 # Whatever ended the story: what the children said last is the first thing that one wants to see.
                 say(log.read_text(errors="replace")[-LAST_WORDS:] if log.exists() else "")
@@ -51,16 +53,21 @@ def tell(*, port: int | None, say: Say) -> None:
 
 
 class _Story:
-    def __init__(self, children: Children, say: Say) -> None:
+    def __init__(self, children: Children, say: Say, *, cluster: bool) -> None:
         self.children = children
         self.say = say
+        self.packer, self.command = ("cluster", "qcluster") if cluster else ("worker", "runworker")
         self.tea, self.teapot, self.cup, self.honey = stock_the_shelves(STOCK)
 
     def tell(self, port: int | None) -> None:
         address = self.children.start_site(take_port(port or 0))
-        # Packing takes this worker long enough to be killed while it packs.
-        first = self.children.start("worker A", "runworker", environment={"DEMO_PACKING_SECONDS": "1"})
-        self.say(f"1. The shop answers on {address}, and worker A is process {first}.")
+        # Packing takes this one long enough to be killed while it packs.
+        slowly = {"DEMO_PACKING_SECONDS": "1"}
+        first = self.children.start(f"{self.packer} A", self.command, environment=slowly)
+        self.say(f"1. The shop answers on {address}, and {self.packer} A is process {first}.")
+        if self.packer == "cluster":
+            sender = self.children.start("worker", "runworker")
+            self.say(f"   Worker {sender} does everything else, and sends it the parcels.")
         desk = AtTheDesk(self.say)
         desk.services_that_die([self.tea, self.cup])
         self.an_order_that_goes_well()
@@ -117,10 +124,10 @@ class _Story:
         orders = [place_order(name, [self.tea, self.cup]) for name in ("Faye", "Grace", "Heidi", "Ivan")]
         table = Shipment.objects.filter(line__order__in=orders, sent=False)
         wait_for("two parcels on the packing table", lambda: table.count() > 1)
-        self.children.kill("worker A")
+        self.children.kill(f"{self.packer} A")
         half_packed = Shipment.objects.filter(sent=False).count()
-        self.say(f"8. Worker A was killed (SIGKILL) with {half_packed} parcels half packed.")
-        second = self.children.start("worker B", "runworker")
+        self.say(f"8. {self.packer.title()} A was killed (SIGKILL) with {half_packed} parcels half packed.")
+        second = self.children.start(f"{self.packer} B", self.command)
         for order in orders:
             deliver(order)
         for order in orders:
@@ -128,7 +135,7 @@ class _Story:
         again = Shipment.objects.filter(packed_times__gt=1).count()
         expect("half packed parcels that were packed again", again >= half_packed > 0, True)
         self.say(
-            f"9. Worker B (process {second}) packed {again} parcels again and finished orders "
+            f"9. {self.packer.title()} B (process {second}) packed {again} parcels again and finished orders "
             f"{orders[0].pk} to {orders[-1].pk}."
         )
 
@@ -148,7 +155,7 @@ class _Story:
             f"{ended.total()} orders: {ended[OrderStatus.DELIVERED]} delivered, "
             f"{ended[OrderStatus.REFUNDED]} refunded, "
             f"{ended[OrderStatus.REFUSED]} refused, {ended[OrderStatus.SOLD_OUT]} sold out, "
-            f"{ended[OrderStatus.CANCELLED]} cancelled; 1 worker killed, {len(paid)} payments, none twice."
+            f"{ended[OrderStatus.CANCELLED]} cancelled; 1 {self.packer} killed, {len(paid)} payments, none twice."
         )
 
     def _ends(self, order: Order, status: OrderStatus) -> None:

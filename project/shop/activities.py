@@ -89,7 +89,7 @@ def send_receipt(order_id: int) -> None:
     Order.objects.filter(pk=order_id, receipt_sent_at=None).update(receipt_sent_at=timezone.now())
 
 
-@activity(retry=Retry(max_attempts=3, first=timedelta(milliseconds=200), no_retry=(AddressUnknown,)))
+@activity(queue="parcels", retry=Retry(max_attempts=3, first=timedelta(milliseconds=200), no_retry=(AddressUnknown,)))
 def ship(line_id: int) -> str:
     """Pack one line and give it to the parcel service; answers the parcel's number."""
     line = OrderLine.objects.select_related("order").get(pk=line_id)

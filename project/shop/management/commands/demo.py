@@ -22,6 +22,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--once", action="store_true", help="tell the whole story once, unattended, and exit")
+        parser.add_argument("--cluster", action="store_true", help="have the parcels packed by a django-q2 cluster")
         parser.add_argument("--port", type=int, help="the site's port (default: 8000, or the next free one)")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -31,7 +32,7 @@ class Command(BaseCommand):
             signal.signal(number, signal.default_int_handler)
         run = tell if options["once"] else open_shop
         try:
-            run(port=options["port"], say=self._say)
+            run(port=options["port"], say=self._say, cluster=options["cluster"])
         except KeyboardInterrupt:
             self._say("The shop is closed.")
         except (PortTaken, ChildEnded, StoryBroken) as broken:
