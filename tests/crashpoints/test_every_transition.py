@@ -24,6 +24,7 @@ NO_TRANSITIONS = {
     *(
         "durable.flow.looks.look",
         "durable.flow.looks.prove",
+        *("durable.flow.looks.sampling", "durable.store.operators.shapes", "durable.flow.transactions.troubles"),
         *("durable.flow.looks.single", "durable.store.operators.singles"),
         "durable.store.operators.causes",
         "durable.store.operators.reads",
