@@ -124,7 +124,7 @@ ONE_CLASS = {
     "Verb": "",
 }
 """The one module that defines a class of this name; none where only longer names say which is meant."""
-SAYS_NOTHING = {"found", "given", "one", "told"}
+SAYS_NOTHING = {"found", "given", "it", "one", "told"}
 """What a local or parameter is not called: the name says what it holds (`messages`, `claimed`, `row`, `columns`)."""
 
 

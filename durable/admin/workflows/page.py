@@ -144,7 +144,7 @@ class WorkflowPage:
             kind = self.room.kind_of_error(Workflow, row, _("List workflows with this kind of error"))
             facts.append(Fact(_("Kind of error"), kind))
         if row.status == WorkflowStatus.FAILED and not row.single and (cause := look.cause_of_failure(row.pk)):
-            facts.append(Fact(_("Caused by"), _lines([self._failed_activity(it) for it in cause])))
+            facts.append(Fact(_("Caused by"), _lines([self._failed_activity(failed) for failed in cause])))
         if row.custom_status:
             facts.append(Fact(_("Status message"), row.custom_status if self.seen.is_shown else self.seen.placeholder))
         if row.deadline_at is not None:
@@ -163,14 +163,18 @@ class WorkflowPage:
             facts.append(Fact(_("Code"), _("No workflow of this name is installed on this site.")))
         return facts
 
-    def _failed_activity(self, it: FailedActivity) -> SafeString:
-        if it.child is not None:
-            words = _("the end of child %(ordinal)s") % {"ordinal": wording.number(it.ordinal)}
-            return format_html("{} ({})", words, self.room.link(Workflow, it.child, wording.name(it.activity, 80)))
-        words = _("the failure of activity %(ordinal)s") % {"ordinal": wording.number(it.ordinal)}
-        if it.row_id is None:
+    def _failed_activity(self, failed: FailedActivity) -> SafeString:
+        if failed.child is not None:
+            words = _("the end of child %(ordinal)s") % {"ordinal": wording.number(failed.ordinal)}
+            return format_html(
+                "{} ({})", words, self.room.link(Workflow, failed.child, wording.name(failed.activity, 80))
+            )
+        words = _("the failure of activity %(ordinal)s") % {"ordinal": wording.number(failed.ordinal)}
+        if failed.row_id is None:
             return format_html("{}", words)
-        return format_html("{} ({})", words, self.room.link(OutboxRow, it.row_id, wording.name(it.activity, 80)))
+        return format_html(
+            "{} ({})", words, self.room.link(OutboxRow, failed.row_id, wording.name(failed.activity, 80))
+        )
 
     def _timers(self) -> object:
         timers = wording.read_json(self.workflow.timers_text)

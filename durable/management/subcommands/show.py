@@ -62,7 +62,7 @@ def _run(options: dict[str, Any]) -> Answer:
         "block": blocked or None,
         "result": _result(snapshot),
         "failure": plain_failure(snapshot.failure),
-        "cause": [{"ordinal": it.ordinal, "activity": it.activity, "row": it.row_id} for it in cause],
+        "cause": [{"ordinal": failed.ordinal, "activity": failed.activity, "row": failed.row_id} for failed in cause],
         "reason": snapshot.reason,
         "pending": [_plain_pending(row) for row in pending],
         "unread": [_plain_unread(message) for message in unread[:_MOST_UNREAD]],
@@ -168,16 +168,16 @@ def _header(snapshot: Snapshot, cause: Sequence[FailedActivity]) -> list[str]:
         lines.append(f"result    {_short(_result(snapshot))}")
     if snapshot.failure is not None:
         lines.append(f"failure   {_words(snapshot.failure)}")
-    lines += [_cause(it) for it in cause]
+    lines += [_cause(failed) for failed in cause]
     if snapshot.reason:
         lines.append(f"reason    {printable(snapshot.reason)}")
     return lines
 
 
-def _cause(it: FailedActivity) -> str:
-    if it.child is not None:
-        return f"caused by child {it.ordinal} {printable(it.activity)} {it.child}"
-    return f"caused by activity {it.ordinal} {printable(it.activity)}".rstrip()
+def _cause(failed: FailedActivity) -> str:
+    if failed.child is not None:
+        return f"caused by child {failed.ordinal} {printable(failed.activity)} {failed.child}"
+    return f"caused by activity {failed.ordinal} {printable(failed.activity)}".rstrip()
 
 
 def _traceback_lines(blocked: Mapping[str, Any]) -> list[str]:
