@@ -23,7 +23,7 @@ from tests.management.ran import Ran
 from tests.operations import cases
 from tests.operations.faults import Fault, Moment, commits, failing
 from tests.operations.meeting import Halted, waiting
-from tests.operations.scenes import TERMINAL, alive, dead, die, history, statements, stranded, touching
+from tests.operations.scenes import alive, dead, die, history, stranded
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -46,33 +46,32 @@ def refused(owner: uuid.UUID, *more: str, ordinal: int = 1) -> str:
     return code
 
 
-@pytest.mark.parametrize("status", TERMINAL)
-def test_a_workflow_that_has_ended_is_refused_even_by_force(status: str) -> None:
-    """Specification B9.1: no statement on the outbox."""
-    letter = dead(history(status=status))
-    with statements() as said:
-        ran = redrive(letter.workflow_id, *FORCE)
-        assert touching(said(), "durable_outboxrow") == []
-    assert (ran.code, ran.data["error"]["code"]) == (1, "workflow_terminal")
-    assert status.replace("_", " ") in ran.said
-    assert OutboxRow.objects.get(pk=letter.pk).status == "dead"
+@pytest.mark.parametrize("force", [[], FORCE])
+def test_a_refusal_exits_1_with_its_code_and_why(force: list[str]) -> None:
+    """Of all states and gates, `tests/operations` says which refusal it is."""
+    letter = dead(history(status="timed_out"))
+    assert refused(letter.workflow_id, *force) == "workflow_terminal"
+    assert "timed out" in redrive(letter.workflow_id, *force).said
+    row = alive(history("activity_scheduled 1"), status="claimed")
+    assert refused(row.workflow_id, *force) == "not_dead_lettered"
+    assert "claimed" in redrive(row.workflow_id, *force).said
 
 
-@pytest.mark.parametrize("outcome", ["completed", "failed", "cancelled"])
-def test_a_recorded_outcome_is_refused_and_passed_by_force(outcome: str) -> None:
-    """Specification B9.2, B9.3, B9.7."""
-    letter = dead(history("activity_scheduled 1", f"activity_{outcome} 1"))
-    with statements() as said:
-        ran = redrive(letter.workflow_id)
-        assert touching(said(), "durable_outboxrow") == []
-    assert (ran.code, ran.data["error"]["code"]) == (1, "history_records_outcome")
+def test_what_is_refused_as_judged_is_passed_by_force_which_says_so() -> None:
+    letter = dead(history("activity_scheduled 1", "activity_failed 1"))
+    assert refused(letter.workflow_id) == "history_records_outcome"
     with capture_logs() as logs:
         forced = redrive(letter.workflow_id, *FORCE)
     assert (forced.code, forced.data["answer"], forced.data["was_judged"]) == (0, "redriven", True)
     assert forced.data["row"]["status"] == "pending"
     passed = [entry for entry in logs if entry["event"] == "redrive.gate_passed_over"]
     assert [(entry["log_level"], entry["code"]) for entry in passed] == [("warning", "history_records_outcome")]
-    assert "Its workflow had moved on." in _redriven_in_words(outcome)
+    assert "Its workflow had moved on." in _redriven_in_words("failed")
+
+
+def test_what_no_gate_refuses_is_given_back() -> None:
+    done = redrive(held().workflow_id)
+    assert (done.code, done.data["answer"], done.data["was_judged"]) == (0, "redriven", False)
 
 
 def _redriven_in_words(outcome: str) -> str:
@@ -108,42 +107,6 @@ def test_an_unknown_workflow_or_number_has_no_such_row() -> None:
     letter = held()
     for ordinal in (2, 0, -1, 10**20):
         assert refused(letter.workflow_id, ordinal=ordinal) == "row_not_found"
-
-
-def test_an_outcome_counts_only_for_its_own_activity() -> None:
-    """Specification B9.5."""
-    owner = history("activity_scheduled 3", "activity_scheduled 4", "activity_completed 3")
-    dead(owner, 3)
-    dead(owner, 4)
-    assert refused(owner.pk, ordinal=3) == "history_records_outcome"
-    assert redrive(owner.pk, ordinal=4).code == 0
-
-
-def test_an_outcome_of_an_earlier_run_does_not_judge_the_current_one() -> None:
-    """Specification B9.6."""
-    letter = dead(history("activity_completed 1", "workflow_failed", "workflow_reopened", "activity_scheduled 1"))
-    assert redrive(letter.workflow_id).code == 0
-
-
-def test_scheduled_alone_does_not_judge() -> None:
-    """Specification B9.7, last part."""
-    assert redrive(held().workflow_id).data["was_judged"] is False
-
-
-def test_judged_by_the_marker_only_is_refused_and_passed_by_force() -> None:
-    """Specification B9.8."""
-    letter = held(failure_delivered=True)
-    assert refused(letter.workflow_id) == "already_judged"
-    assert redrive(letter.workflow_id, *FORCE).data["was_judged"] is True
-
-
-@pytest.mark.parametrize("force", [[], FORCE])
-@pytest.mark.parametrize("status", ["pending", "claimed", "done", "cancelled"])
-def test_what_is_no_dead_letter_is_refused_with_its_status(status: str, force: list[str]) -> None:
-    """Specification B9.9."""
-    letter = alive(history("activity_scheduled 1"), status=status)
-    assert refused(letter.workflow_id, *force) == "not_dead_lettered"
-    assert status in redrive(letter.workflow_id, *force).said
 
 
 def test_of_two_commands_at_once_one_moves_the_row_and_the_other_is_refused() -> None:
