@@ -12,7 +12,8 @@ from typing import Any
 from django.db import connections
 
 from durable.outcomes import WakesBy
-from durable.worker.process.worker import Tally, Worker
+from durable.worker.process.tally import Tally
+from durable.worker.process.worker import Worker
 
 PATIENCE = 900.0
 LOOK_EVERY = 0.002

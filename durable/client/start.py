@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 
 from asgiref.sync import sync_to_async
 
+from durable import tracing
 from durable.client import ids
 from durable.client.handle import Handle
 from durable.client.places import outside_workflows, synchronous
@@ -50,8 +51,9 @@ def start(
     own, options = _divided(kwargs, options, START_NAMES)
     workflow_id = ids.new()
     payload = _payload(definition, args, own, kwargs, workflow_id)
-    new = _new_workflow(definition, workflow_id, payload, options, options.key)
-    return _handle(_outcomes(definition, starting.start([new]), options)[0])
+    with tracing.asking("start", definition.name):
+        new = _new_workflow(definition, workflow_id, payload, options, options.key)
+        return _handle(_outcomes(definition, starting.start([new]), options)[0])
 
 
 async def astart(
@@ -86,8 +88,9 @@ def start_many(
     synchronous(f"{shown}.start_many(...)", f"sync_to_async({shown}.start_many)(...)")
     _refuse_children_only(options)
     payloads, call_keys = _many(definition, calls, options, keys)
-    new = [_new_workflow(definition, *made, options, key) for made, key in zip(payloads, call_keys, strict=True)]
-    outcomes = _outcomes(definition, starting.start(new), options) if new else []
+    with tracing.asking("start", definition.name):
+        new = [_new_workflow(definition, *made, options, key) for made, key in zip(payloads, call_keys, strict=True)]
+        outcomes = _outcomes(definition, starting.start(new), options) if new else []
     return [_handle(outcome) for outcome in outcomes] if keys is None else outcomes
 
 
@@ -101,8 +104,9 @@ def enqueue(
     workflow_id = ids.new()
     payload = _payload(definition, args, own, kwargs, workflow_id)
     terms = resolve(options.as_data(), definition, settings)
-    new = _new_activity(definition, workflow_id, payload, options, terms, options.key)
-    return _handle(_outcomes(definition, enqueueing.enqueue([new]), options)[0])
+    with tracing.asking("enqueue", definition.name):
+        new = _new_activity(definition, workflow_id, payload, options, terms, options.key)
+        return _handle(_outcomes(definition, enqueueing.enqueue([new]), options)[0])
 
 
 async def aenqueue(
@@ -137,8 +141,10 @@ def enqueue_many(
     synchronous(f"{shown}.enqueue_many(...)", f"sync_to_async({shown}.enqueue_many)(...)")
     payloads, call_keys = _many(definition, calls, options, keys)
     terms = resolve(options.as_data(), definition, settings)
-    new = [_new_activity(definition, *made, options, terms, key) for made, key in zip(payloads, call_keys, strict=True)]
-    outcomes = _outcomes(definition, enqueueing.enqueue(new), options) if new else []
+    made = zip(payloads, call_keys, strict=True)
+    with tracing.asking("enqueue", definition.name):
+        new = [_new_activity(definition, *each, options, terms, key) for each, key in made]
+        outcomes = _outcomes(definition, enqueueing.enqueue(new), options) if new else []
     return [_handle(outcome) for outcome in outcomes] if keys is None else outcomes
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from durable import tracing
 from durable.client import ids
 from durable.conf import settings
 from durable.errors import OptionInvalid
@@ -38,18 +39,20 @@ def enqueue(
         raise InvalidTask(str(refused)) from None
     terms = resolve(options.as_data(), activity, settings)
     workflow_id = ids.new()
-    new = enqueueing.new_activity(
-        id=workflow_id,
-        activity=activity.name,
-        payload=encode_arguments(activity, tuple(positional), named, codec=settings.codec(), workflow_id=workflow_id),
-        queue=terms.queue,
-        priority=terms.priority or 0,
-        start_at=options.start_at,
-        options={**terms.options, results.OPTION: results.as_option(backend, task)},
-        attempt_budget=terms.attempt_budget,
-        delivery_budget=terms.delivery_budget,
-    )
-    enqueueing.enqueue([new])
+    payload = encode_arguments(activity, tuple(positional), named, codec=settings.codec(), workflow_id=workflow_id)
+    with tracing.asking("enqueue", activity.name):
+        new = enqueueing.new_activity(
+            id=workflow_id,
+            activity=activity.name,
+            payload=payload,
+            queue=terms.queue,
+            priority=terms.priority or 0,
+            start_at=options.start_at,
+            options={**terms.options, results.OPTION: results.as_option(backend, task)},
+            attempt_budget=terms.attempt_budget,
+            delivery_budget=terms.delivery_budget,
+        )
+        enqueueing.enqueue([new])
     return workflow_id
 
 

@@ -18,7 +18,7 @@ MAY_SAY_LEASE = {
     ".ci": "big_queues.py big_tables.py",
     "docs": (
         "activities.md architecture.md checks.md dead-letters.md glossary.md guarantees.md languages.md "
-        "lifecycle.md logs-and-signals.md operations.md settings.md testing.md threat-model.md "
+        "lifecycle.md logs-and-signals.md metrics.md operations.md settings.md testing.md threat-model.md "
         "transports.md tutorial.md"
     ),
     "docs/how-to": "deploying.md from-celery.md from-django-q2.md long-handlers.md",
@@ -27,6 +27,7 @@ MAY_SAY_LEASE = {
         "013-what-another-has-in-memory-is-left-to-it.md 016-a-lock-that-is-held-is-no-failed-try.md "
         "017-on-sqlite-code-runs-before-the-lock.md 021-messages-carry-a-token-that-is-taken-once.md"
     ),
+    "docs/monitoring": "alerts.yml dashboard.json",
     "docs/internals": "faults.md specification.md transactions.md",
     "durable": "clock.py conf.py",
     "durable/admin/lists": "triage.py work_items.py workers.py",
@@ -41,6 +42,7 @@ MAY_SAY_LEASE = {
     "durable/kernel/authoring": "activity_context.py",
     "durable/locale/de/LC_MESSAGES": "django.po",
     "durable/locale/fr/LC_MESSAGES": "django.po",
+    "durable/metrics": "series.py",
     "durable/migrations": "0001_initial.py 0003_heartbeat_timeout.py 0007_transports.py",
     "durable/outcomes": "states.py",
     "durable/store/deliveries": "claims.py staging.py work_items.py",
@@ -108,7 +110,13 @@ MEANS_ONE_THING = {
 """By word: which identifiers of the app have it, and the modules (package and name, wherever they lie in the package)
 that use it as the glossary says. Put a new module here if it means the same.
 """
-OF_ERRORS = {"kernel/failure", "kernel/standins", "kernel/tracebacks", "testing/fresh", "testing/replaying"}
+OF_ERRORS = {
+    "kernel/failure",
+    "kernel/standins",
+    "kernel/tracebacks",
+    "testing/fresh",
+    "testing/replaying",
+}
 """Where a note is one of Python's, added to an error."""
 ONE_CLASS = {
     "Delivery": "worker/delivery",

@@ -16,6 +16,19 @@ INSTALLED_APPS = [*INSTALLED_APPS, "tests.worker.plant"]
 DATABASES["default"]["OPTIONS"] = DATABASES["default"].get("OPTIONS", {}) | json.loads(
     os.environ.get("PLANT_OPTIONS", "{}")
 )
+if "PLANT_TRACES" in os.environ:  # as a host does that exports its traces, here to a file
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+    spans = open(os.environ["PLANT_TRACES"], "a", buffering=1)  # noqa: SIM115, PTH123 - for as long as the process lives
+    exporter = ConsoleSpanExporter(out=spans, formatter=lambda span: json.dumps(json.loads(span.to_json())) + "\n")
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+if "PLANT_AWAY" in os.environ:  # a place where no database is
+    key = "NAME" if "sqlite" in DATABASES["default"]["ENGINE"] else "HOST"
+    DATABASES["default"][key] = os.environ["PLANT_AWAY"]
 DURABLE = {
     "LEASE_FOR": timedelta(seconds=float(os.environ.get("PLANT_LEASE", "60"))),
     "GRACE_FOR": timedelta(seconds=float(os.environ.get("PLANT_GRACE", "30"))),

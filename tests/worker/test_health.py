@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from durable.worker.process import health
+from durable.worker.process import health, pages
 from durable.worker.process.health import HealthThread
 from durable.worker.threads.wakeup import readable
 from tests.waiting import PATIENCE, Barrier, in_thread
@@ -97,7 +97,7 @@ def test_a_caller_that_reads_nothing_holds_up_nobody(served: Port) -> None:
     deaf = served.call(ASKED)
     code, said = answered(served.call(ASKED))
     assert code == 503
-    assert len(said) == health.MOST_OF_AN_ANSWER + 1
+    assert len(said) == pages.MOST_OF_A_REPLY + 1
     assert answered(deaf) == (code, said)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable import tracing
 from durable.flow.caller import keys, waking
 from durable.flow.transactions import reporting, transaction
+from durable.kernel.history.events import TRACE
 from durable.outcomes import KeyHeld, Started
 from durable.store.runs import starts
 from durable.store.runs.starts import NewActivity
@@ -15,8 +18,11 @@ from durable.store.runs.starts import NewActivity
 __all__ = ["NewActivity", "enqueue", "new_activity"]
 
 
-def new_activity(*, activity: str, **values: object) -> NewActivity:
-    """A single activity to enqueue, with the data of its started event."""
+def new_activity(*, activity: str, options: Mapping[str, Any] | None = None, **values: object) -> NewActivity:
+    """A single activity to enqueue, with the data of its started event. Its row keeps the caller's trace."""
+    if (trace := tracing.current()) is not None:
+        options = {**(options or {}), TRACE: trace}
+    values["options"] = options or {}
     return NewActivity(activity=activity, started={"type": activity}, **values)  # type: ignore[arg-type]
 
 

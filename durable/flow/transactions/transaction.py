@@ -20,6 +20,7 @@ from durable.flow.transactions.commits import Commit
 from durable.flow.transactions.faults import PASSING, Fault, classify, meets_lock, origin, sqlstate
 from durable.flow.transactions.lending import Session, session
 from durable.logs import get_logger, words
+from durable.metrics import counting, series
 from durable.outbound import after_commit, holding, release
 from durable.store.connections import sql, unpooled
 from durable.store.connections.sql import LOCK_WAIT
@@ -115,6 +116,7 @@ def _once(body: Callable[[BaseDatabaseWrapper], T], waits: Waits, commit: Commit
             if commit is not None:
                 commit.keep(held)
             raise
+    counting.add(series.COMMITS)
     release(held)
     return answer
 

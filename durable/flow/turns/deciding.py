@@ -15,13 +15,14 @@ from typing import Final
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from durable import tracing
 from durable.conf import settings
 from durable.errors import WorkflowBlocked
 from durable.flow.turns import feeding
 from durable.flow.turns.plan import Closing, Plan
 from durable.flow.turns.preparing import Announcements, Batch, is_turnable, unexpected
 from durable.flow.turns.reading import Read
-from durable.kernel.history.events import EventType, MessageKind
+from durable.kernel.history.events import TRACE, EventType, MessageKind
 from durable.kernel.payloads import wire
 from durable.kernel.texts.failure import interrupts
 from durable.outbound import holding
@@ -115,6 +116,7 @@ def _decide(plan: Plan, due: Inbox, batch: Batch, announce: Announcements, until
         plan.unknown = bool(plan.workflow.blocked_reason) and plan.closing is None
         return plan
     batch.ran.add(owner)
+    plan.traced = _traced(plan.workflow, batch)
     announce.runs(owner)
     try:
         feeding.feed(
@@ -134,6 +136,13 @@ def _decide(plan: Plan, due: Inbox, batch: Batch, announce: Announcements, until
     if plan.workflow.blocked_reason and plan.execution is not None and plan.closing is None:
         plan.append(EventType.WORKFLOW_UNBLOCKED, {"reason": "This version of the code fits the history."})
     return plan
+
+
+def _traced(workflow: LockedWorkflow, batch: Batch) -> tracing.Turn:
+    """Goes on with the trace in which it was started; the execution knows it from its first input on."""
+    started = batch.started.get(workflow.id)
+    trace = batch.executions[workflow.id].trace or (None if started is None else started.data.get(TRACE))
+    return tracing.Turn(workflow.type, trace=trace, workflow_id=str(workflow.id), run=workflow.run)
 
 
 def _judge_unknown(plan: Plan, due: Inbox, error: WorkflowBlocked, begun: datetime, timer: datetime | None) -> Plan:

@@ -25,7 +25,7 @@ from durable.kernel.history.commands import (
     SendSignal,
     StartChild,
 )
-from durable.kernel.history.events import Event, EventType
+from durable.kernel.history.events import TRACE, Event, EventType
 from durable.kernel.history.known import UNREADABLE
 from durable.kernel.history.room import HISTORY_FULL
 from durable.kernel.replay.execution import Execution
@@ -38,6 +38,7 @@ from durable.store.runs.starts import NewWorkflow, ParentCall
 from durable.store.runs.workflows import LockedWorkflow, Progress
 from durable.store.texts import failures
 from durable.store.texts.failures import StoredFailure
+from durable.tracing import Turn
 
 _EVENT_BYTES = 100
 """Roughly the size of an event without its payload."""
@@ -92,6 +93,8 @@ class Plan:
     """Whether it has to be turned again when its signals are parked."""
     added: int = 0
     """About how many bytes the events planned so far have."""
+    traced: Turn | None = None
+    """Its span, and the trace that its rows go on with; None while its code has not run."""
     said: Sequence[Departure] = ()
     """Lines and signals of the code's run: they are emitted with the commit."""
 
@@ -259,6 +262,14 @@ class Plan:
                 data = {"reason": end.reason, **_dropped(end)}
                 return Closing(EventType.WORKFLOW_CANCELLED, WorkflowStatus.CANCELLED, data)
 
+    @property
+    def trace(self) -> Mapping[str, str] | None:
+        """What its rows and children go on with."""
+        return None if self.traced is None else self.traced.carrier
+
+    def _with_trace(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        return options if self.trace is None else {**options, TRACE: self.trace}
+
     def _record(self, type: EventType, data: Mapping[str, Any], at: datetime, ordinal: int | None) -> None:
         self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=at, ordinal=ordinal))
 
@@ -280,6 +291,7 @@ class Plan:
                 priority=chosen.get("priority", self.workflow.priority),
                 timeout=chosen.get("timeout") or definition.timeout,
                 start_at=chosen.get("start_at"),
+                trace=self.trace,
                 call=ParentCall(self.workflow.id, self.workflow.run, command.ordinal, command.parent_close),
             )
         )
@@ -301,7 +313,7 @@ class Plan:
                 payload=command.payload,
                 queue=terms.queue,
                 priority=self.workflow.priority if terms.priority is None else terms.priority,
-                options=terms.options,
+                options=self._with_trace(terms.options),
                 attempt_budget=terms.attempt_budget,
                 delivery_budget=terms.delivery_budget,
             )

@@ -20,6 +20,7 @@ from durable.kernel.history.events import Event
 from durable.kernel.replay.cache import Cache
 from durable.kernel.replay.execution import Execution, Limits
 from durable.kernel.texts.failure import interrupts, sentence
+from durable.metrics import counting, series
 from durable.outcomes import WorkflowStatus
 from durable.store.runs import history, workflows
 from durable.store.runs.workflows import LockedWorkflow, Turnable
@@ -150,6 +151,7 @@ def _warm(cache: Cache, workflow: LockedWorkflow) -> Execution | None:
     """The execution in memory, if it matches the history; otherwise it is closed."""
     execution = cache.get(workflow.id)
     if execution is not None and (execution.last_seq, execution.run) == (workflow.last_seq, workflow.run):
+        counting.add(series.CACHE_HITS)
         return execution
     cache.drop(workflow.id)
     return None
@@ -211,6 +213,7 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
     try:
         if effective.of_history(events, run=workflow.run).has_begun:
             announce.runs(workflow.id)
+            counting.add(series.REPLAYS)
             batch.replayed = True
             execution.replay(events)
     except WorkflowBlocked as error:

@@ -204,6 +204,9 @@ def _turn_some(
         batch.drop(cache)
         raise
     _keep(cache, batch, plans)
+    for plan in plans:
+        if plan.traced is not None and plan.events:
+            plan.traced.end(blocked_by=plan.blocked_by, events=len(plan.events), activities=len(plan.rows))
     choice.missed.update(batch.missed)
     for owner in [*batch.overran, *(plan.workflow.id for plan in plans if plan.poisoned)]:
         if not poison.count(owner):

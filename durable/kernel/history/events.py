@@ -6,7 +6,8 @@ Wire names never change. `data` is a plain JSON envelope; only the payload insid
 type                 data
 ==================== ========================================================================================
 workflow_started     type, input (payload; absent for a single activity), python ("3.11"), digest_key (wrapped by the
-                     codec; shown to nobody; absent in runs that began before it and for a single activity)
+                     codec; shown to nobody; absent in runs that began before it and for a single activity), trace (the
+                     caller's traceparent and tracestate, if it had a trace; not for a single activity)
 workflow_begun       (nothing)
 workflow_completed   result (payload), dropped_tasks, dropped_commands, unread
 workflow_failed      cause (ordinals), failure {type, message, traceback} or {type, sealed}, dropped_tasks,
@@ -54,6 +55,11 @@ from typing import Any, Final
 
 DIGEST_KEY: Final = "digest_key"
 """The key of the digests of a run's arguments, in the data of `workflow_started`. It is never shown."""
+
+TRACE: Final = "trace"
+"""The key of the caller's trace, in the data of `workflow_started` and in the options of an outbox row. Engines that do
+not know it pass over it.
+"""
 
 
 class EventType(StrEnum):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -100,6 +100,7 @@ class Execution:
         "max_key_length",
         "parent_id",
         "run",
+        "trace",
         "workflow_id",
     )  # fmt: skip
 
@@ -124,6 +125,7 @@ class Execution:
         self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
         self.calls = Calls(self.loop, codec, ChildIds(workflow_id, run), limit=limits.max_events)
         self.mailbox = Mailbox(self.loop, self.calls, codec, workflow_id)
+        self.trace: Mapping[str, str] | None = None
         self.last_seq = 0
         self.done = False
         self.drift = 0

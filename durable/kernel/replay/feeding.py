@@ -12,7 +12,7 @@ from durable.errors.showing import is_a
 from durable.kernel import failures
 from durable.kernel.codec import read_arguments, read_digest_key
 from durable.kernel.history.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
-from durable.kernel.history.events import Event, EventType
+from durable.kernel.history.events import TRACE, Event, EventType
 from durable.kernel.loop.event_loop import trouble_of_the_machine
 from durable.kernel.loop.futures import ActivityFuture
 from durable.kernel.payloads import birthplace
@@ -93,6 +93,7 @@ def _start(execution: Execution, event: Event) -> int:
         execution.calls.digest_key = read_digest_key(event.data, codec=codec, workflow_id=workflow_id)
     except PayloadError as problem:
         raise unreadable(event, "The key of the workflow's digests", problem) from problem
+    execution.trace = event.data.get(TRACE)
     loop = execution.loop
     loop.main = loop.create_task(definition.fn(*args, **kwargs), name="main", context=Context())
     return heft(plain)

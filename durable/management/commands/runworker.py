@@ -15,16 +15,20 @@ from typing import Any, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper
 
+from durable import tracing
 from durable.conf import settings
 from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, KeyInvalid
 from durable.kernel.authoring.options import check_text
 from durable.kernel.limits import MAX_QUEUE_LENGTH, MAX_WORKER_NAME_LENGTH
 from durable.kernel.loop import asyncio_private
+from durable.metrics.text import available as metrics_are_available
 from durable.worker.process import forking, orphans, output, speaking
 from durable.worker.process.health import HealthSocket, HealthThread, parse_address
 from durable.worker.process.hurry import Hurry
+from durable.worker.process.measuring import ChildMeasures, OwnMeasures, SharedMeasures
 from durable.worker.process.modes import StoreAtStart, WorkerExit, WorkerMode
+from durable.worker.process.pages import Pages
 from durable.worker.process.reload import Code, CodeWatch, start_anew
 from durable.worker.process.reports import Report, Reporter, State
 from durable.worker.process.signals import StopSignals
@@ -56,7 +60,9 @@ class Command(BaseCommand):
         parser.add_argument("--name", default="", help="the name of this worker (default: host, process and digits)")
         parser.add_argument("--burst", action="store_true", help="work until nothing is due now, then exit")
         parser.add_argument("--require-db", action="store_true", help="exit with 3 if the database is away at start")
-        parser.add_argument("--health", default="", metavar="ADDRESS:PORT", help="answer health checks over HTTP")
+        parser.add_argument(
+            "--health", default="", metavar="ADDRESS:PORT", help="answer health checks, and scrapes, over HTTP"
+        )
         parser.add_argument("--reload", action="store_true", help="restart when code changes")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -99,8 +105,12 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
             worker.stop(WorkerExit.RESTART)
 
     worker = _worker(options, name=options["name"], on_tick=tick)
+    measures = answering = None
     try:
-        answering = HealthThread(health, worker.complaints) if health is not None else None
+        if health is not None:
+            measures = OwnMeasures(worker) if metrics_are_available() else None
+            pages = Pages(live=worker.faults, metrics=None if measures is None else measures.page)
+            answering = HealthThread(health, worker.complaints, pages)
     except RuntimeError as full:
         text = f"No more threads on this machine ({full}). Raise `ulimit -u` or the pids limit of the container."
         raise CommandError(text, returncode=WorkerExit.MACHINE) from full
@@ -114,6 +124,8 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
         shown.end()
         if answering is not None:
             answering.stop()
+        if measures is not None:
+            measures.stop()
     if code != WorkerExit.RESTART and (worker.has_handlers_running or not worker.is_heard) and _owns_process():
         # Python waits at its end for threads that asgiref made; a handler that never returns would hold it for ever.
         # So would a log handler that never returns: whoever flushes it waits for its lock.
@@ -124,21 +136,28 @@ def _one(options: dict[str, Any], health: HealthSocket | None) -> int:
 def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
     """A supervisor in this process, and workers in forked ones."""
     parent = os.getpid()
+    shared = SharedMeasures(options["processes"]) if health is not None and metrics_are_available() else None
 
     def child(number: int, reporter: Reporter) -> int:
         def tick(worker: Worker) -> None:
             complaints = worker.complaints()
             state = State.WELL if not complaints else State.WAITING if worker.waits_for_store else State.RED
             reporter.tell(Report(state, "; ".join(complaints)))
+            if measures is not None:
+                measures.publish()
             if os.getppid() != parent:  # the supervisor is gone: nobody would forward a signal, or fill a gap
                 worker.stop()
 
         name = f"{options['name']}-{number}" if options["name"] else ""
         worker = _worker(options, name=name, on_tick=tick)
+        measures = None if shared is None else ChildMeasures(worker, number, shared)
         hurry = Hurry(worker.cut_grace)
         with StopSignals(worker.stop, second=hurry) as signals:
             code = hurry.end(signals.code(worker.run()))
+            if measures is not None:
+                measures.stop()
             signals.stay_deaf()
+        tracing.flush()
         if (
             worker.is_heard
         ):  # this process ends without the farewell in which Python would write what handlers hold back
@@ -159,6 +178,7 @@ def _many(options: dict[str, Any], health: HealthSocket | None) -> int:
         mode=_mode(options),
         grace=settings.grace_for,
         health=health,
+        measures=shared,
         on_tick=tick,
         owns_process=_owns_process(),
     )
@@ -219,6 +239,7 @@ def _as_first_process() -> int | None:
 
 def _leave(code: int, *, flush_logs: bool) -> NoReturn:
     """End this process without waiting for threads."""
+    tracing.flush()
     if flush_logs:
         logging.shutdown()
     output.flush()

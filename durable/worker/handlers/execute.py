@@ -19,7 +19,7 @@ import structlog
 from django.db import Error as DatabaseFault
 from django.db import connections
 
-from durable import clock
+from durable import clock, tracing
 from durable.conf import settings
 from durable.errors import AlreadyRegistered, NoRetry, NotRegistered, PayloadError, RetryAfter
 from durable.errors.showing import is_a
@@ -232,8 +232,9 @@ def perform(call: Call, delivery: Delivery) -> Ending:
 async def perform_async(call: Call, delivery: Delivery) -> Ending:
     """Runs an async handler in this loop and returns its ending."""
     try:
-        _enter(call, delivery)
-        value = await call.definition.fn(*call.args, **call.kwargs)
+        with tracing.attempt(call.claim):
+            _enter(call, delivery)
+            value = await call.definition.fn(*call.args, **call.kwargs)
         payload = call.encoded(value)
     # User code, as above. A cancellation that was asked for becomes `Cancelled` in `failed`.
     except BaseException as error:  # noqa: BLE001
@@ -245,8 +246,9 @@ def completed(call: Call, delivery: Delivery) -> Completed:
     """Runs a sync handler in this thread and returns its completion. Raises what the handler raised."""
 
     def handled() -> Any:
-        _enter(call, delivery)
-        return call.definition.fn(*call.args, **call.kwargs)
+        with tracing.attempt(call.claim):
+            _enter(call, delivery)
+            return call.definition.fn(*call.args, **call.kwargs)
 
     # In a copy of the context: what one handler sets (a language, a context variable) must not reach the next one.
     value = contextvars.copy_context().run(handled)

@@ -15,6 +15,7 @@ from functools import partial
 from durable.errors import AlreadyRegistered, NotRegistered, TransactionLeftOpen
 from durable.kernel.authoring.registry import registry
 from durable.kernel.texts.failure import describe, for_log
+from durable.metrics import counting, series
 from durable.outcomes import Cancelled, Cause, Completed, Ending
 from durable.worker.handlers import execute, isolation, transactional
 from durable.worker.handlers.async_pool import AsyncPool, interruptible
@@ -166,7 +167,7 @@ class Handlers:
             finally:
                 isolation.leave()
                 self._lanes.give_back(lane)
-                self._foresight.ended_after(time.monotonic() - began)
+                self._ended_after(time.monotonic() - began, delivery)
                 self._free(delivery)
 
     async def _run_async(self, delivery: Delivery) -> None:
@@ -187,7 +188,7 @@ class Handlers:
                 self._finish(delivery, CommitFailed(delivery.claim, describe(bug), bug))
             finally:
                 self._lanes.give_back(lane)
-                self._foresight.ended_after(time.monotonic() - began)
+                self._ended_after(time.monotonic() - began, delivery)
                 self._free(delivery)
                 self._fill()
 
@@ -225,6 +226,11 @@ class Handlers:
             self._finished(delivery, outcome)
         else:
             log.info("late_outcome_dropped", outcome=type(outcome).__name__, **of_claim(delivery.claim))
+
+    def _ended_after(self, seconds: float, delivery: Delivery) -> None:
+        self._foresight.ended_after(seconds)
+        if delivery.started_at is not None:
+            counting.observe(series.ATTEMPT_SECONDS, seconds, delivery.claim.activity)
 
     def _overrun(self, delivery: Delivery, ending: Callable[[Delivery], Ending]) -> None:
         """The time is up: the attempt has failed, whatever its handler still does."""

@@ -24,6 +24,7 @@ from durable.flow.transactions.faults import Fault, classify, meets_lock
 from durable.flow.transactions.troubles import trouble_of
 from durable.kernel.texts.failure import for_log
 from durable.logs import words
+from durable.metrics import counting, series
 from durable.outcomes import AckOutcome, Claim, Ending, GiveBack
 from durable.worker.handlers import ack_policy
 from durable.worker.handlers.ack_policy import Abandon, Acknowledge, Again, Known, Postpone, WaitForLock
@@ -248,6 +249,7 @@ class Acks:
             is_locked = partial(self._is_locked, item)
             match ack_policy.after_failure(error, tries=item.tries, together=len(batch) > 1, is_locked=is_locked):
                 case Again(wait_us=wait):
+                    counting.add(series.ACK_RETRIES)
                     self._later(item, now + wait)
                 case WaitForLock():
                     self._wait_for_lock(item)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 
 from durable.flow.delivery import renew
+from durable.metrics import counting, series
 from durable.outcomes import Renewal
 from durable.worker.handlers.delivery import Conclusion, Delivery
 from durable.worker.threads.logs import get_logger, of_claim
@@ -111,5 +112,6 @@ class Leases:
             return
         if delivery.conclude() is Conclusion.FIRST:
             log.warning("lease_lost", **of_claim(delivery.claim))
+            counting.add(series.LEASE_LOSSES)
             delivery.leave()
         self.end(delivery)

@@ -15,6 +15,7 @@ from durable.flow.turns import turn
 from durable.flow.turns.choosing import LEFT_FOR, Hints
 from durable.flow.turns.passed_over import PassedOver
 from durable.kernel.replay.cache import Cache
+from durable.metrics import counting, series
 from durable.outcomes import Claim, Company, TurnReport
 from durable.worker.loops.claims import Claims
 from durable.worker.loops.notes import Note
@@ -78,6 +79,7 @@ class Turns:
             self._see_to_the_note()
             self._note_due = time.monotonic() + NOTE_AGAIN
         claimed: Sequence[Claim] = ()
+        began = time.monotonic()
         self._claims.offer()
         try:
             report = turn.turn(
@@ -98,6 +100,9 @@ class Turns:
             # them, and no burst ends without them.
             if not self._staged_claims.in_doubt and self._claims.receive(claimed):
                 self._staged()
+        if report.workflows:
+            counting.add(series.TURNS, by=report.workflows)
+            counting.observe(series.TURN_SECONDS, time.monotonic() - began)
         if report.closed:
             self._closed(report.closed)
         if report.staged != len(claimed):  # or it is not known: then it returns only what an earlier step has claimed

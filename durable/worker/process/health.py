@@ -1,9 +1,9 @@
-"""The HTTP health check of `--health ADDRESS:PORT`: 200 and "ok", or 503 and the reasons, one per line.
+"""What `--health ADDRESS:PORT` answers over HTTP: 200 and "ok", or 503 and the reasons, one per line; and `/metrics`.
 
 Nothing here waits for a caller: many may be slow or silent, and others are answered meanwhile. Reasons may name hosts,
 ports and database errors, so only callers on the loopback interface get them, unless they address this machine by a
 foreign name, as a browser does on a page whose name was made to resolve to it. Others get "not ok", and the log has the
-reasons.
+reasons. Metrics hold names and numbers only, and everybody gets them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 
 from durable.errors import ConfigurationError
+from durable.worker.process.pages import NO_PAGES, Pages, Reply, path_of, reply_to
 from durable.worker.threads.logs import get_logger
 from durable.worker.threads.wakeup import readable
 
@@ -34,9 +35,6 @@ MOST_CALLERS = 64
 
 MOST_OF_A_REQUEST = 8 * 1024
 """Bytes of a request's head."""
-
-MOST_OF_AN_ANSWER = 4 * 1024
-"""Bytes of a response body that every socket takes without waiting."""
 
 DEAF_FOR = 0.1
 """Seconds without listening after connections could not be accepted. They would keep the socket ready, and its thread
@@ -65,6 +63,8 @@ class _Caller:
     lacking: str
     """What the system lacked when it was accepted."""
     head: bytearray = field(default_factory=bytearray)
+    unsent: memoryview = field(default_factory=lambda: memoryview(b""))
+    """The rest of its response, which its socket has not taken yet."""
 
 
 class HealthSocket:
@@ -84,6 +84,7 @@ class HealthSocket:
         self._now = now
         self._name = host.casefold()
         self._callers: list[_Caller] = []
+        self._answered: list[_Caller] = []
         self._deaf_until = 0.0
         self._reasons_are_in_the_log = False
         self._spare: int | None = os.open(os.devnull, os.O_RDONLY)
@@ -99,21 +100,29 @@ class HealthSocket:
         listening = [self._socket.fileno()] if self._now() >= self._deaf_until else []
         return listening + [caller.socket.fileno() for caller in self._callers]
 
-    def serve(self, look: Callable[[], Sequence[str]]) -> None:
+    def unsent(self) -> list[int]:
+        """What to wait for until it takes more of a response."""
+        return [caller.socket.fileno() for caller in self._answered]
+
+    def serve(self, look: Callable[[], Sequence[str]], pages: Pages = NO_PAGES) -> None:
         """Accepts new callers and answers complete requests, without waiting for any. `look` returns the reasons why
-        the answer is red, none if it is green; it is called at most once, and only if there is a request.
+        the answer is red, none if it is green. Each page is made at most once, and only if somebody asks for it.
 
         Without a free descriptor the answer is red, and says so.
         """
+        for caller in list(self._answered):
+            self._send(caller)
         asked = self._hear()
         self._accept()
         asked += self._hear()
-        if asked:
-            reasons = _seen(look)
-            for caller in asked:
-                self._answer(caller, reasons)
+        replies: dict[str, Reply] = {}
+        for caller in asked:
+            path = path_of(bytes(caller.head))
+            if path not in replies:
+                replies[path] = reply_to(path, look, pages)
+            self._answer(caller, replies[path])
         now = self._now()
-        for caller in [caller for caller in self._callers if caller.until <= now]:
+        for caller in [caller for caller in self._callers + self._answered if caller.until <= now]:
             self._drop(caller)
         if self._spare is None:
             with suppress(OSError):
@@ -122,9 +131,9 @@ class HealthSocket:
     def close(self) -> None:
         """Stop listening, and hang up."""
         self._socket.close()
-        for caller in self._callers:
+        for caller in self._callers + self._answered:
             caller.socket.close()
-        self._callers = []
+        self._callers, self._answered = [], []
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -159,10 +168,10 @@ class HealthSocket:
             os.close(self._spare)
             self._spare = None
             return True
-        if self._callers:
-            self._drop(self._callers[0])
-            return True
-        return False
+        held = self._callers + self._answered
+        if held:
+            self._drop(held[0])
+        return bool(held)
 
     def _welcome(self, accepted: socket.socket, address: str, lacking: str) -> None:
         try:
@@ -171,14 +180,15 @@ class HealthSocket:
         except OSError:  # it has gone already
             accepted.close()
             return
-        if len(self._callers) >= MOST_CALLERS:
-            counted = Counter(caller.address for caller in self._callers)
+        held = self._answered + self._callers
+        if len(held) >= MOST_CALLERS:
+            counted = Counter(caller.address for caller in held)
             ((greedy, _),) = counted.most_common(1)
-            self._drop(next(caller for caller in self._callers if caller.address == greedy))
+            self._drop(next(caller for caller in held if caller.address == greedy))
         self._callers.append(_Caller(accepted, address, self._now() + REQUEST_SECONDS, is_near, lacking))
 
     def _drop(self, caller: _Caller) -> None:
-        self._callers.remove(caller)
+        (self._callers if caller in self._callers else self._answered).remove(caller)
         caller.socket.close()
 
     # --- hearing and answering them ---
@@ -202,20 +212,32 @@ class HealthSocket:
                 asked.append(caller)
         return asked
 
-    def _answer(self, caller: _Caller, reasons: Sequence[str]) -> None:
+    def _answer(self, caller: _Caller, reply: Reply) -> None:
         head = bytes(caller.head)
-        status = _fault_of(head)
-        if status:
-            body = status
-        else:
-            complaints = [*reasons, caller.lacking] if caller.lacking else reasons
-            status = "503 Service Unavailable" if complaints else "200 OK"
-            body = "\n".join(complaints) or "ok"
-            if not caller.is_near or _PASSED_ON.search(head) or not self._is_called_by_its_name(head):
+        fault = _fault_of(head)
+        if fault:
+            reply = Reply(fault, fault)
+        elif reply.reasons is not None:
+            complaints = [*reply.reasons, caller.lacking] if caller.lacking else reply.reasons
+            near = caller.is_near and not _PASSED_ON.search(head) and self._is_called_by_its_name(head)
+            if not near:
                 self._tell_the_log_instead(complaints)
-                body = "not ok" if complaints else "ok"
-        with caller.socket, suppress(OSError):  # a caller that went away needs no answer
-            caller.socket.send(_response(status, body, with_body=not head.startswith(b"HEAD ")))
+            reply = reply.showing(complaints, in_words=near)
+        caller.unsent = memoryview(reply.response(with_body=not head.startswith(b"HEAD ")))
+        caller.until = self._now() + REQUEST_SECONDS
+        self._answered.append(caller)
+        self._send(caller)
+
+    def _send(self, caller: _Caller) -> None:
+        """Sends as much as the socket takes. The rest follows when it takes more."""
+        try:
+            caller.unsent = caller.unsent[caller.socket.send(caller.unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:  # a caller that went away needs no answer
+            caller.unsent = memoryview(b"")
+        if not caller.unsent:
+            self._drop(caller)
 
     def _is_called_by_its_name(self, head: bytes) -> bool:
         """Whether the request addresses this machine by an address, as localhost, or by the name in `--health`.
@@ -232,9 +254,10 @@ class HealthSocket:
 class HealthThread:
     """Answers on a separate thread, for a process that has no loop for it."""
 
-    def __init__(self, listener: HealthSocket, look: Callable[[], Sequence[str]]) -> None:
+    def __init__(self, listener: HealthSocket, look: Callable[[], Sequence[str]], pages: Pages = NO_PAGES) -> None:
         self._listener = listener
         self._look = look
+        self._pages = pages
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="durable-health", daemon=True)
         self._thread.start()
@@ -248,8 +271,8 @@ class HealthThread:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                readable(self._listener.filenos(), 0.2)
-                self._listener.serve(self._look)
+                readable(self._listener.filenos(), 0.2, writable=self._listener.unsent())
+                self._listener.serve(self._look, self._pages)
             # Without this thread there would be no answers, and a probe without an answer kills the worker.
             except Exception:
                 log.exception("health_answer_failed")
@@ -262,15 +285,6 @@ def parse_address(text: str) -> tuple[str, int]:
     if not colon or not port.isdigit() or int(port) > 65535:
         raise ConfigurationError(f"--health {text!r} is not ADDRESS:PORT, as in 127.0.0.1:8080.")
     return host.strip("[]") or ALL_ADDRESSES, int(port)
-
-
-def _seen(look: Callable[[], Sequence[str]]) -> Sequence[str]:
-    try:
-        return look()
-    # If the worker cannot determine its state, callers still get an answer, and it is red.
-    except Exception:
-        log.exception("health_answer_failed")
-        return ["this worker cannot determine its state; its log says why"]
 
 
 def _fault_of(head: bytes | bytearray) -> str:
@@ -295,12 +309,3 @@ def _is_own_name(host: str, own: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _response(status: str, text: str, *, with_body: bool) -> bytes:
-    body = text.encode(errors="backslashreplace")[:MOST_OF_AN_ANSWER] + b"\n"
-    head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
-        "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + (body if with_body else b"")

@@ -15,7 +15,9 @@ from types import FrameType
 
 from durable.worker.process import forking, orphans, output, speaking
 from durable.worker.process.health import HealthSocket
+from durable.worker.process.measuring import SharedMeasures
 from durable.worker.process.modes import WorkerExit, WorkerMode
+from durable.worker.process.pages import Pages
 from durable.worker.process.reports import Report, Reporter, State, read
 from durable.worker.process.signals import HANDLED, TOGETHER, StopSignals, end_now
 from durable.worker.threads.logs import get_logger
@@ -26,6 +28,9 @@ log = get_logger("durable.worker.supervisor")
 TICK = 0.5
 SILENT_AFTER = 10.0
 """Seconds without a report after which a child makes the supervisor red."""
+
+LOST_AFTER = 60.0
+"""Seconds without a report after which only a restart of all of them can mend it."""
 
 LIVED_LONG = 10.0
 """A child that dies after this many seconds is replaced at once; one that dies sooner, with back-off."""
@@ -82,6 +87,7 @@ class Supervisor:
         grace: timedelta,
         ready_within: timedelta = timedelta(seconds=60),
         health: HealthSocket | None = None,
+        measures: SharedMeasures | None = None,
         on_tick: Callable[[Supervisor], None] | None = None,
         owns_process: bool = False,
     ) -> None:
@@ -91,6 +97,8 @@ class Supervisor:
         self._grace = grace.total_seconds()
         self._ready_within = ready_within.total_seconds()
         self._health = health
+        self._measures = measures
+        self._pages = Pages(live=self.faults, metrics=None if measures is None else measures.page)
         self._on_tick = on_tick
         self._owns_process = owns_process
         self._doorbell = Doorbell()
@@ -135,6 +143,11 @@ class Supervisor:
         now = time.monotonic()
         own = ["stopping"] if self._stopping is not None else []
         return own + [text for child in self._children if (text := child.complaint(now))]
+
+    def faults(self) -> list[str]:
+        """What only a restart of the supervisor and its workers can mend, in words. It replaces those that die."""
+        now = time.monotonic()
+        return [child.complaint(now) for child in self._children if child.pid and now - child.heard_at > LOST_AFTER]
 
     @property
     def pids(self) -> list[int]:
@@ -212,13 +225,16 @@ class Supervisor:
     def _listen(self) -> None:
         pipes = {child.pipe: child for child in self._children if child.pipe >= 0}
         listening = self._health.filenos() if self._health is not None else []
-        ready = readable([self._doorbell.fileno(), *pipes, *listening], TICK)
+        unsent = self._health.unsent() if self._health is not None else []
+        ready = readable([self._doorbell.fileno(), *pipes, *listening], TICK, writable=unsent)
         self._doorbell.wait(0)
         for end in ready:
             if end in pipes:
                 self._hear(pipes[end])
+        if self._measures is not None:
+            self._measures.chosen([child.number for child in self._children if child.pid])
         if self._health is not None:
-            self._health.serve(self.complaints)
+            self._health.serve(self.complaints, self._pages)
 
     def _hear(self, child: _Child) -> None:
         reports = read(child.pipe)
@@ -239,6 +255,8 @@ class Supervisor:
         lived = now - child.started_at
         os.close(child.pipe)
         pid, child.pid, child.pipe = child.pid, 0, -1
+        if self._measures is not None:
+            self._measures.ended(child.number)
         if self._stopping is not None:
             child.code = 128 - code if code < 0 else 0 if code == WorkerExit.RESTART else code
         elif code in FINAL and (self._mode is WorkerMode.BURST or not child.was_ready):

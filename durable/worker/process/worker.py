@@ -6,7 +6,6 @@ import random
 import threading
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db import Error as DatabaseFault
@@ -15,10 +14,11 @@ from django.db import connections
 from durable.conf import settings
 from durable.kernel.replay.cache import Cache
 from durable.logs import words
-from durable.outcomes import Completed, Failed, ReconcileReport, RetryLater
+from durable.metrics import counting, series
+from durable.outcomes import ReconcileReport
 from durable.store.connections import unpooled
 from durable.worker.handlers.delivery import Delivery
-from durable.worker.handlers.execute import Committed, Outcome
+from durable.worker.handlers.execute import Outcome
 from durable.worker.handlers.pools import PoolWatch
 from durable.worker.handlers.slots import Handlers
 from durable.worker.loops import notes
@@ -33,9 +33,10 @@ from durable.worker.loops.turns import Turns
 from durable.worker.process import speaking, stopping
 from durable.worker.process.modes import StoreAtStart, WorkerExit, WorkerMode
 from durable.worker.process.presence import new_name
+from durable.worker.process.tally import Tally
 from durable.worker.threads import hygiene
 from durable.worker.threads.logs import get_logger
-from durable.worker.threads.loop import Loop
+from durable.worker.threads.loop import Loop, Pulse
 from durable.worker.threads.wakeup import Doorbell, ForeignWrites, Pace, Wake
 
 log = get_logger("durable.worker")
@@ -45,6 +46,9 @@ BURST_TICK = 0.02
 STUCK_AFTER = 30.0
 """Seconds after which a step of a loop that has not come back makes the worker red."""
 
+LOST_AFTER = 300.0
+"""Seconds after which such a step makes the process one that only a restart can mend."""
+
 MORE_THREADS = "raise `ulimit -u`, pids.max or the memory limit"
 
 LOOKS = 4
@@ -52,17 +56,6 @@ LOOKS = 4
 
 LONGEST_LOOK = timedelta(seconds=0.25)
 """Even where the cheap watcher notices every write, the loops poll this often: a row becomes due without one."""
-
-
-@dataclass(slots=True)
-class Tally:
-    """What this process has done so far: only what was acknowledged counts. For people."""
-
-    done: int = 0
-    failed: int = 0
-    retried: int = 0
-    closed: int = 0
-    """Workflows that ended in a turn here; single activities end with their acknowledgement."""
 
 
 class Worker:
@@ -95,6 +88,7 @@ class Worker:
         self._exit: WorkerExit | None = None
         self.grace_is_cut = False
         self._hangs: uuid.UUID | None = None
+        self._has_threads = False
         self._hang_after = 5 * settings.turn_cpu_for.total_seconds()
         self._pools = PoolWatch()
         self._assemble(concurrency or settings.concurrency)
@@ -103,6 +97,7 @@ class Worker:
         self._claim_wake, self._turn_wake = Wake(), Wake()
         self._freed = Wake()
         places = notes.NotePlaces(self._alias)
+        self.cache = Cache(settings.cached_workflows)
         self.leases = Leases(lease_for=settings.lease_for, idle=self._claim_wake)
         self.acks = Acks(ended=self._ended, set_aside=self.leases.set_aside, counted_again=self.leases.count_again)
         self.handlers = Handlers(
@@ -125,7 +120,7 @@ class Worker:
         self.dispatchers = self._made_dispatchers()
         self.turns = Turns(
             queues=self._queues,
-            cache=Cache(settings.cached_workflows),
+            cache=self.cache,
             note=places.open,
             staged=self._claim_wake.ring,
             claims=self.claims,
@@ -245,6 +240,7 @@ class Worker:
             self.acks.start()
             for loop in self.loops:
                 loop.start()
+            self._has_threads = True
         except (RuntimeError, MemoryError) as full:
             # Half a worker would hold rows that it never finishes. What has begun ends cleanly.
             log.error("start_without_threads", error=str(full), cure=MORE_THREADS)
@@ -282,12 +278,20 @@ class Worker:
             texts.append("stopping")
         elif not self.ready.is_set():
             texts.append("starting: not ready yet")
-        pulses = [loop.pulse for loop in self.loops] + [self.acks.pulse]
-        texts += [pulse.complaint(stuck_after=STUCK_AFTER) for pulse in pulses]
+        texts += [pulse.complaint(stuck_after=STUCK_AFTER) for pulse in self._pulses()]
         if self._exit is None:
             texts += [f"the {name} loop is gone" for name in self._gone()]
         texts += self._pools.complaints()
         return [complaint for complaint in texts if complaint]
+
+    def faults(self) -> list[str]:
+        """What only a restart of this process can mend, in words. A database that is away is no such thing."""
+        texts = [pulse.stuck(LOST_AFTER) for pulse in self._pulses()]
+        if self._hangs is not None:
+            texts.append(f"the code of workflow {self._hangs} hangs")
+        if self._exit is None and self._has_threads:
+            texts += [f"the {name} loop is gone" for name in self._gone()]
+        return [text for text in texts if text]
 
     @property
     def waits_for_store(self) -> bool:
@@ -299,6 +303,9 @@ class Worker:
     def has_handlers_running(self) -> bool:
         """Whether handlers are still running after the worker's end; they must not keep the process alive."""
         return self.handlers.busy > 0 or self.turn_loop.alive
+
+    def _pulses(self) -> list[Pulse]:
+        return [loop.pulse for loop in self.loops] + [self.acks.pulse]
 
     def _watch_turns(self) -> None:
         hanging = self.turns.hanging(self._hang_after)
@@ -374,15 +381,7 @@ class Worker:
     def _ended(self, delivery: Delivery, acknowledged: Outcome | None) -> None:
         self.leases.end(delivery)
         self._room_was_made()
-        match acknowledged:
-            case Completed() | Committed():
-                self.tally.done += 1
-            case Failed():
-                self.tally.failed += 1
-            case RetryLater():
-                self.tally.retried += 1
-            case _:
-                pass
+        counting.add(series.ATTEMPTS, delivery.claim.activity, self.tally.count(acknowledged))
         if not delivery.claim.single:
             self.turns.hints.add(delivery.claim.workflow_id)
             self._turn_wake.ring()

@@ -66,8 +66,12 @@ class Pulse:
         if self.trouble:
             cure = "" if self.kind.passes else f" ({self.kind.cure})"
             return f"the {self.name} loop {self.kind.says}: {self.trouble}{cure}"
+        return self.stuck(stuck_after)
+
+    def stuck(self, seconds: float) -> str:
+        """Says so, if its step has not come back for longer than that; empty if it has."""
         since = self.busy_since
-        if since is not None and time.monotonic() - since > stuck_after:
+        if since is not None and time.monotonic() - since > seconds:
             return f"the {self.name} loop has been stuck for {time.monotonic() - since:.0f} s"
         return ""
 

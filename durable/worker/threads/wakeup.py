@@ -18,14 +18,17 @@ from typing import Protocol
 from django.db import connections
 
 
-def readable(descriptors: Iterable[int], seconds: float) -> set[int]:
-    """Wait until one of the descriptors has something to read, `seconds` at most; returns those that have.
+def readable(descriptors: Iterable[int], seconds: float, *, writable: Iterable[int] = ()) -> set[int]:
+    """Wait until one of the descriptors has something to read, or one of `writable` takes more, `seconds` at most;
+    returns those.
 
     By `poll`: `select` refuses descriptors above 1023, which a process with many open files gets.
     """
     polled = select.poll()
     for descriptor in descriptors:
         polled.register(descriptor, select.POLLIN)
+    for descriptor in writable:
+        polled.register(descriptor, select.POLLOUT)
     return {descriptor for descriptor, _ in polled.poll(seconds * 1000)}
 
 
