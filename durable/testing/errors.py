@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import uuid
+from dataclasses import dataclass
 from typing import Any
 
 from durable.errors import DurableError
+from durable.outcomes import Failure
 
 
 class NeverEnds(DurableError):
@@ -25,6 +28,33 @@ class NeverIdle(DurableError):
             f"After {rounds:,} rounds there is still work that is due now. Something starts or calls itself without "
             "an end: put a durable sleep into its loop, or give it an end."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerFailure:
+    """An attempt that failed in an `eager` block."""
+
+    activity: str
+    workflow_id: uuid.UUID
+    attempt: int
+    failure: Failure
+
+
+class HandlersFailed(DurableError):
+    """Attempts of activities failed in an `eager` block. `failures` has them all. If they were meant to fail, take
+    `eager(errors="keep")` and look at its `failures`.
+    """
+
+    def __init__(self, failures: tuple[HandlerFailure, ...]) -> None:
+        self.failures = failures
+        more = f" (and {len(failures) - 1:,} more)" if len(failures) > 1 else ""
+        trace = failures[0].failure.traceback
+        super().__init__(f"{self.line(failures[0])}{more}" + (f"\n\n{trace}" if trace else ""))
+
+    @staticmethod
+    def line(failed: HandlerFailure) -> str:
+        """One of them in words."""
+        return f"attempt {failed.attempt} of {failed.activity} raised {failed.failure.type}: {failed.failure.message}"
 
 
 class Impure(DurableError):

@@ -98,8 +98,12 @@ class Inline:
         self.tally.turns += report.workflows
         self.tally.closed += report.closed
         if report.raised:
-            raise report.raised[0]
+            self._met_bugs(report.raised)
         return report != TurnReport()
+
+    def _met_bugs(self, bugs: Sequence[BaseException]) -> None:
+        """Errors of workflow code, each of which has blocked its workflow."""
+        raise bugs[0]
 
     def _claim(self) -> list[Claim]:
         for claiming in (self._claim_due, self._claim_suspect):

@@ -27,6 +27,7 @@ USED_BY_OTHERS = {
     "durable.apps.DurableConfig": OF_DJANGO,
     "durable.management.commands.durable.Command": OF_DJANGO,
     "durable.management.commands.runworker.Command": OF_DJANGO,
+    "durable.testing.fixtures.durable_eager": "a fixture for pytest, of projects that name its module",
     "durable.models.fields.Spelled": "a lookup that is registered by its decorator",
     "durable.templatetags.durable_styles.durable_styles": OF_DJANGO,
     "durable.templatetags.durable_texts.isolated": OF_DJANGO,

@@ -116,6 +116,7 @@ OF_ERRORS = {
     "kernel/tracebacks",
     "testing/fresh",
     "testing/replaying",
+    "testing/eager",
 }
 """Where a note is one of Python's, added to an error."""
 ONE_CLASS = {
