@@ -17,7 +17,8 @@ pytestmark = [
 
 CUT = """
 return [...document.querySelectorAll('.button, .durable-badge, h1, h2, .durable-card, label')].filter(
-    (element) => element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== 'inline'
+    (element) => !element.matches('.visually-hidden') && element.scrollWidth > element.clientWidth + 1
+        && getComputedStyle(element).display !== 'inline'
 ).map((element) => element.innerText);
 """
 """The texts of buttons, labels and headings that are wider than their box."""
