@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -89,6 +90,14 @@ def shop(**names: Any) -> Surroundings:
 
             @activity(name="shop.ship")
             def ship(item: int) -> None: ...
+
+            @workflow(name="shop.parcel")
+            async def parcel(number: int) -> int:
+                return number
+
+            @workflow(name="shop.waits")
+            async def waits() -> str:
+                return await durable.wait_for_signal("approval")
 
             @workflow(name="shop.checkout")
             async def checkout(order_id: int) -> str:
@@ -191,6 +200,33 @@ def test_the_options_of_sqlite(tmp_path: Path) -> None:
     connections.close_all()
 
 
+def test_the_settings_of_a_cluster(settings: Any) -> None:
+    made = Surroundings().run(pieces("transports.md")[0])
+    settings.INSTALLED_APPS = list(dict.fromkeys([*settings.INSTALLED_APPS, "django_q"]))
+    settings.Q_CLUSTER, settings.DURABLE = made["Q_CLUSTER"], made["DURABLE"]
+    call_command("check", "--fail-level", "WARNING", "--tag", "durable")
+
+
+def test_a_transport_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "receive.py").write_text("import pathlib, sys; pathlib.Path('got').write_text(' '.join(sys.argv[1:]))")
+    started = []
+    made = Surroundings().run(pieces("transports.md")[1])
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *args, **more: started.append(popen(*args, **more)))
+    transport, token = made["Subprocess"]("any"), uuid.uuid4()
+    transport.ping()
+    transport.send(7, token)
+    started[0].wait(30)
+    assert (tmp_path / "got").read_text() == f"7 {token.hex}"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_other_side_of_a_transport() -> None:
+    made = Surroundings(row_id=7, token=uuid.uuid4()).run(pieces("transports.md")[2])
+    assert made["received"] is not made["Received"].LEAVE
+
+
 def test_a_workflow_with_options_and_one_that_blocks_on_more() -> None:
     first, _, _, last = pieces("writing-workflows.md")
     for text in (first, last):
@@ -216,17 +252,39 @@ def test_what_a_handle_can_do() -> None:
     assert Workflow.objects.filter(type="shop.checkout").count() == 6
 
 
+def within(text: str, returned: str) -> str:
+    """A piece of workflow code as a workflow."""
+    return (
+        "@workflow(name='shop.piece')\n"
+        "async def piece(workflow_id: str = '', order_id: int = 42, amount: Decimal = Decimal(1)) -> str:\n"
+        "    items = [1, 2]\n" + textwrap.indent(text, "    ") + f"    return str({returned})\n"
+    )
+
+
+@pytest.mark.django_db
+def test_what_a_parent_does_with_its_children() -> None:
+    text = pieces("children.md")[0].replace("range(1000)", "range(20)")
+    assert testing.run(shop().run(within(text, "result"))["piece"]) == "42"
+    assert Workflow.objects.filter(type="shop.parcel").count() == 22
+
+
+@pytest.mark.django_db
+def test_what_a_workflow_says_to_others() -> None:
+    made = shop()
+    other, keyed = made["waits"].start(), made["waits"].start(key="order-42")
+    made["checkout"] = made["waits"]
+    testing.drain()
+    made.run(within(pieces("children.md")[1], "'said'"))
+    assert testing.run(made["piece"], str(other.id)) == "said"
+    testing.drain()
+    assert {other.status(), keyed.status()} == {durable.WorkflowStatus.CANCELLED}
+
+
 @pytest.mark.django_db
 def test_what_workflow_code_may_do() -> None:
     text = pieces("writing-workflows.md")[2]
-    code = (
-        "@workflow(name='shop.everything')\n"
-        "async def everything(order_id: int, amount: Decimal) -> str:\n    items = [1, 2]\n"
-        + textwrap.indent(text, "    ")
-        + "    return f'{receipt.number} {verdict}'\n"
-    )
-    everything = shop().run(code)["everything"]
-    assert testing.run(everything, 42, Decimal(1), signals=[(timedelta(hours=1), "approval", "fine")]) == "R-42 fine"
+    piece = shop().run(within(text, "f'{receipt.number} {verdict} {result}'"))["piece"]
+    assert testing.run(piece, signals=[(timedelta(hours=1), "approval", "fine")]) == "R-42 fine 42"
 
 
 def test_the_code_of_every_page_is_run() -> None:
