@@ -117,6 +117,31 @@ def test_no_text_of_a_workflow_stays_in_one_language(root: Client, columns: dict
     assert {url: texts for url, texts in found.items() if texts} == {}
 
 
+def test_no_text_of_a_family_stays_in_one_language(root: Client) -> None:
+    parent = factories.WorkflowFactory()
+    factories.history_of(parent, length=1)
+    policies = ("cancel", "terminate", "abandon")
+    kin = [
+        factories.WorkflowFactory(
+            parent=parent, parent_run=1, parent_ordinal=number, parent_close=policies[number % 3], status=status
+        )
+        for number, status in enumerate(["running", "completed", "paused", "running", "failed", "running"], start=1)
+    ]
+    addresses = [page_of(parent), *map(page_of, kin), f"{list_of(Workflow)}?parent={parent.pk}"]
+    addresses += [reverse(f"admin:durable_workflow_{verb}", args=[parent.pk]) for verb in VERBS]
+    with marked():
+        found = {url: left(root.get(url)) for url in addresses}
+    assert {url: texts for url, texts in found.items() if texts} == {}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_no_text_of_a_delivery_that_was_sent_stays_in_one_language(root: Client, begun: bool) -> None:
+    at = factories.now() if begun else None
+    item = factories.WorkItemFactory(queue="reports", begun_at=at)
+    with marked():
+        assert [left(root.get(url)) for url in (page_of(item), list_of(type(item)))] == [[], []]
+
+
 @pytest.mark.parametrize("status", list(OutboxStatus))
 @pytest.mark.parametrize("cause", list(Cause))
 def test_no_text_of_a_dead_letter_stays_in_one_language(root: Client, status: OutboxStatus, cause: Cause) -> None:

@@ -82,10 +82,20 @@ def update(language: str, found: Mapping[Text, list[str]]) -> polib.POFile:
             msgstr_plural={0: "", 1: ""} if text.plural else {},
         )
         entry.obsolete = False
+        entry.msgstr = typeset(language, entry.msgstr)
+        entry.msgstr_plural = {form: typeset(language, said) for form, said in entry.msgstr_plural.items()}
         entry.occurrences = [(name, "") for name in files]
         entry.flags = ["python-format"] if "%(" in text.text else []
         catalogue.append(entry)
     return catalogue
+
+
+def typeset(language: str, text: str) -> str:
+    """The text with the spaces of its language that no line may break at: in French those of punctuation."""
+    if language != "fr":
+        return text
+    text = re.sub(r"« ", "«\N{NO-BREAK SPACE}", re.sub(r" (?=[:»])", "\N{NO-BREAK SPACE}", text))
+    return re.sub(r" (?=[;!?])", "\N{NARROW NO-BREAK SPACE}", text)
 
 
 def write(language: str, catalogue: polib.POFile) -> None:

@@ -71,6 +71,15 @@ def test_a_wrong_translation_is_found(text: str, translation: str, fault: str) -
     assert faults(polib.POEntry(msgid=text, msgstr=translation)) == [fault]
 
 
+def test_no_line_breaks_before_punctuation(language: str) -> None:
+    """`python -m tests.languages` puts the spaces right."""
+    said = [text for entry in catalogues.read(language) for text in translations_of(entry)]
+    assert [text for text in said if catalogues.typeset(language, text) != text] == []
+    assert catalogues.typeset("fr", "Quoi ? « Rien » : fin") == (
+        "Quoi\N{NARROW NO-BREAK SPACE}? «\N{NO-BREAK SPACE}Rien\N{NO-BREAK SPACE}»\N{NO-BREAK SPACE}: fin"
+    )
+
+
 def test_what_django_reads_is_what_people_edit(language: str) -> None:
     assert catalogues.in_compiled_file(language) == catalogues.compiled(catalogues.read(language))
 
