@@ -106,7 +106,7 @@ class BulkProgress:
 
 @activity(queue=QUEUE, retry=Retry(max_attempts=_TRIES, no_retry=()), on_dead_letter="deliver")
 def change_some_dead_letters(job: BulkJob, progress: BulkProgress) -> BulkProgress:
-    """Change the dead letters that are `coming`, and find the next ones after them.
+    """Changes the dead letters that are `coming`, and finds the next ones after them.
 
     Safe to run again: the rows were recorded before, and the job's `request` makes sure that each is changed and
     counted once. While the database is away, the attempt fails and is retried; the last attempt counts the rest as

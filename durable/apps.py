@@ -22,7 +22,9 @@ class DurableConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Tell the registry Django's labels, and errors what they hide. Register the checks; import what is durable."""
+        """Tells the registry Django's labels, and errors what they hide; registers the checks, and imports the
+        project's workflows and activities.
+        """
         from durable import checks
         from durable.client import hidden
         from durable.tasks import setup

@@ -26,7 +26,7 @@ def is_frozen() -> bool:
 
 
 def freeze(at: datetime) -> None:
-    """Stop the clock at an aware moment."""
+    """Stops the clock at an aware moment."""
     global _frozen
     if at.tzinfo is None:
         raise ValueError(f"The clock is frozen to aware moments only, not to {at!r}. Give it a tzinfo.")
@@ -34,7 +34,7 @@ def freeze(at: datetime) -> None:
 
 
 def unfreeze() -> None:
-    """Let the clock run again."""
+    """Lets the clock run again."""
     global _frozen
     _frozen = None
 
@@ -49,7 +49,7 @@ def move(by: timedelta) -> datetime:
 
 @contextmanager
 def frozen(at: datetime) -> Iterator[None]:
-    """Freeze the clock for a block; afterwards it is as it was before."""
+    """Freezes the clock for a block; afterwards it is as it was before."""
     global _frozen
     before = _frozen
     freeze(at)

@@ -25,7 +25,7 @@ def log_dead_letter_actions(user: Any, rows: Iterable[RowSnapshot], message: str
 
 
 def log_actions(user: Any, rows: list[Any], message: str) -> None:
-    """Say in the log that this user did something to these rows: one entry each, written by one statement.
+    """Says in the log that this user did something to these rows: one entry each, written by one statement.
 
     Commits by itself, after the change. An entry that cannot be written is logged and stops nothing: the audit in the
     engine's own tables was committed with the change.

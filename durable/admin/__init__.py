@@ -29,7 +29,7 @@ ROOMS = {
 
 
 def register(site: admin.AdminSite) -> None:
-    """Put all rooms into an admin site. Rooms that the site already has stay as they are."""
+    """Puts all rooms into an admin site. Rooms that the site already has stay as they are."""
     for model, room in ROOMS.items():
         if not site.is_registered(model):
             site.register(model, room)

@@ -59,7 +59,7 @@ class Child:
             raise Stuck(f"A worker process ended with {self._process.returncode}. It said: {self._last_words()}")
 
     def wait_ready(self) -> None:
-        """Wait until its worker is ready."""
+        """Waits until its worker is ready."""
         if self._line() != READY:
             self._process.wait(PATIENCE)
             self.see_it_lives()
@@ -71,14 +71,14 @@ class Child:
         self._process.stdin.close()
 
     def wait_ended(self) -> None:
-        """Wait until it has stopped, and keep what it counted."""
+        """Waits until it has stopped, and keeps what it counted."""
         line = self._line()
         if self._process.wait(PATIENCE) or not line:
             self.see_it_lives()
         self.counts = json.loads(line)
 
     def kill(self) -> None:
-        """End it now, if it has not ended."""
+        """Ends it now, if it has not ended."""
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()

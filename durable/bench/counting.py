@@ -32,7 +32,7 @@ class Counts:
 
 @contextmanager
 def counting(alias: str) -> Iterator[Counts]:
-    """Count on every connection to `alias` that is opened inside the block, from any thread. This thread's is
+    """Counts on every connection to `alias` that is opened inside the block, from any thread. This thread's is
     reopened, and once more afterwards.
     """
     counts = Counts()

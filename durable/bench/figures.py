@@ -98,7 +98,7 @@ class Findings:
         per_second: Sequence[float] = (),
         not_judged: str = "",
     ) -> None:
-        """Keep a figure, beside the goal that is stated for its name on this database."""
+        """Keeps a figure, beside the goal that is stated for its name on this database."""
         goal = GOALS[self.vendor].get(name)
         self.figures.append(Figure(name, unit, list(samples), list(per_second), goal, not_judged if goal else ""))
 

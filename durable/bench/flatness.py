@@ -75,7 +75,7 @@ class CourseReport:
 
 
 def judge(course: Course, *, most_growth: float = MOST_GROWTH) -> CourseReport:
-    """Judge a course of at least five looks, which lie at an even pace."""
+    """Judges a course of at least five looks, which lie at an even pace."""
     fifth = len(course.samples) // FIFTHS
     warm, last = course.samples[fifth : 2 * fifth], course.samples[-fifth:]
     after = [sample.connections for sample in course.samples[fifth:]]

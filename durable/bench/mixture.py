@@ -35,7 +35,7 @@ async def awaited(text: str) -> str:
 
 @activity(name=f"{MARK}.flaky", retry=SOON)
 def flaky(text: str) -> str:
-    """Fail at first."""
+    """Fails at first."""
     if durable.activity_info().attempt == 1:
         raise Unlucky(text)
     return text
@@ -43,13 +43,13 @@ def flaky(text: str) -> str:
 
 @activity(name=f"{MARK}.doomed", retry=SOON)
 def doomed(text: str) -> str:
-    """Fail again and again."""
+    """Fails again and again."""
     raise Unlucky(text)
 
 
 @activity(name=f"{MARK}.entered", transactional=True)
 def entered(text: str) -> str:
-    """Write in the transaction of the completion."""
+    """Writes in the transaction of the completion."""
     with connections[settings.database_alias].cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {LEDGER} (entry) VALUES (%s)",  # noqa: S608 - our own name

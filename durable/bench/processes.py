@@ -20,7 +20,7 @@ LOOK_EVERY = 0.01
 
 
 def measure(findings: Findings, alias: str, name: str, sizes: Sizes) -> None:
-    """Drain the same backlogs with one process and with two, in turn, each time with processes that are ready before
+    """Drains the same backlogs with one process and with two, in turn, each time with processes that are ready before
     the backlog is.
     """
     rates: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

@@ -40,7 +40,7 @@ class _Telling(Tally):
             self.reached.set()
 
     def wait(self, name: str, goal: int) -> None:
-        """Wait until the counter of this name has come so far. Raises `Stuck` after `PATIENCE` seconds."""
+        """Waits until the counter of this name has come so far. Raises `Stuck` after `PATIENCE` seconds."""
         self.reached.clear()
         self.goal, self.waited_for = goal, name
         if getattr(self, name) < goal:
@@ -63,7 +63,7 @@ class Running:
         return self._tally.done
 
     def wait_done(self, count: int) -> None:
-        """Wait until `count` activities in all have been acknowledged."""
+        """Waits until `count` activities in all have been acknowledged."""
         self._tally.wait("done", count)
 
     def closed(self) -> int:
@@ -71,15 +71,15 @@ class Running:
         return self._tally.closed
 
     def wait_workflows(self, count: int) -> None:
-        """Wait until `count` workflows in all have ended in a turn of this worker."""
+        """Waits until `count` workflows in all have ended in a turn of this worker."""
         self._tally.wait("closed", count)
 
     def wait_closed(self) -> None:
-        """Wait until no workflow is live."""
+        """Waits until no workflow is live."""
         wait_closed(self._alias)
 
     def wait_for_notifications(self) -> None:
-        """Wait until the worker has seen that notifications reach it."""
+        """Waits until the worker has seen that notifications reach it."""
         wait_until(lambda: self.worker.listener.wakes_by is WakesBy.NOTIFICATION, "notifications")
 
 
@@ -100,7 +100,7 @@ def running(alias: str) -> Iterator[Running]:
 
 
 def wait_closed(alias: str, *, look_every: float = LOOK_EVERY) -> None:
-    """Wait until no workflow is live, whichever process ends them."""
+    """Waits until no workflow is live, whichever process ends them."""
 
     def nothing_is_live() -> bool:
         with connections[alias].cursor() as cursor:
@@ -111,7 +111,7 @@ def wait_closed(alias: str, *, look_every: float = LOOK_EVERY) -> None:
 
 
 def wait_until(condition: Callable[[], bool], what: str, *, look_every: float = LOOK_EVERY) -> None:
-    """Look again and again until it holds. Raises `Stuck` after `PATIENCE` seconds."""
+    """Looks again and again until it holds. Raises `Stuck` after `PATIENCE` seconds."""
     end = time.monotonic() + PATIENCE
     while not condition():
         if time.monotonic() > end:

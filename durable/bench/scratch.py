@@ -67,7 +67,7 @@ def entered(alias: str, name: str, **changes: Any) -> Iterator[None]:
 
 @contextmanager
 def chosen(**changes: Any) -> Iterator[None]:
-    """Change keys of `DURABLE` inside the block."""
+    """Changes keys of `DURABLE` inside the block."""
     before = getattr(django_settings, "DURABLE", {})
     _set({**before, **changes})
     try:

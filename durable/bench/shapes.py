@@ -72,7 +72,7 @@ class Interleaved:
         self.times[f"{name} against {other}"].append(self.rates[name][-1] / self.rates[other][-1])
 
     def measure(self, name: str, units: int, measured: Callable[[], None]) -> None:
-        """Run `measured`, which does so many units, between two runs of the plain loop."""
+        """Runs `measured`, which does so many units, between two runs of the plain loop."""
         before = self.plain(self.plain_for)
         begun = time.perf_counter()
         measured()

@@ -70,7 +70,7 @@ class Soaked:
 
 
 def soak(*, alias: str | None, plan: Plan, tell: Callable[[str], None]) -> Soaked:
-    """Soak on a scratch database beside that of `alias` (None: the engine's). `tell` gets a line now and then.
+    """Soaks on a scratch database beside that of `alias` (None: the engine's). `tell` gets a line now and then.
 
     Raises `Stuck` when a worker ends by itself, and `ConfigurationError` where no scratch database can be made.
     """
@@ -161,7 +161,7 @@ class _Load:
             self._waiting.append((at + self._plan.patience / 2, started))
 
     def _wake(self, at: float) -> None:
-        """Signal or cancel those whose time has come; some have given up by then, and some are left to do so."""
+        """Signals or cancels those whose time has come; some have given up by then, and some are left to do so."""
         while self._waiting and self._waiting[0][0] <= at:
             _, handle = self._waiting.popleft()
             match self._rng.randrange(4):

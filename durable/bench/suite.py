@@ -37,7 +37,7 @@ QUIET_AFTER = 2.0
 
 
 def measure(*, alias: str | None, sizes: Sizes, tell: Callable[[str], None]) -> Findings:
-    """Measure everything on a database of the benchmark's own beside that of `alias` (None: the engine's).
+    """Measures everything on a database of the benchmark's own beside that of `alias` (None: the engine's).
 
     `tell` gets a line before each part. Raises `ConfigurationError` where no scratch database can be made.
     """

@@ -22,18 +22,18 @@ begun_at: dict[int, float] = {}
 
 @activity(name=f"{MARK}.nothing")
 def nothing(number: int) -> None:
-    """Do nothing."""
+    """Does nothing."""
 
 
 @activity(name=f"{MARK}.stamped")
 def stamped(number: int) -> None:
-    """Stamp when it began."""
+    """Stamps when it began."""
     begun_at[number] = time.perf_counter()
 
 
 @activity(name=f"{MARK}.slow")
 async def slow(number: int) -> None:
-    """Take a while, and no thread."""
+    """Takes a while, and no thread."""
     await asyncio.sleep(SLOW_FOR)
 
 
@@ -62,7 +62,7 @@ async def fan_out(width: int) -> int:
 
 @workflow(name=f"{MARK}.child")
 async def child(number: int) -> None:
-    """Do nothing."""
+    """Does nothing."""
 
 
 @workflow(name=f"{MARK}.family")

@@ -13,13 +13,13 @@ from durable.kernel.loop.asyncio_private import get_running_loop
 
 
 def outside_workflows(call: str) -> None:
-    """Raise `InsideWorkflow` in workflow code, where the call would be made again at every replay."""
+    """Raises `InsideWorkflow` in workflow code, where the call would be made again at every replay."""
     if context.in_turn():
         raise InsideWorkflow(call, "Make it in an activity.")
 
 
 def synchronous(call: str, twin: str) -> None:
-    """Raise `InsideWorkflow` in workflow code, and Django's `SynchronousOnlyOperation` in other async code."""
+    """Raises `InsideWorkflow` in workflow code, and Django's `SynchronousOnlyOperation` in other async code."""
     outside_workflows(call)
     if get_running_loop() is not None and not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
         raise SynchronousOnlyOperation(f"{call} talks to the database, and this is async code. Use `await {twin}`.")

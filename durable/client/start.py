@@ -42,7 +42,7 @@ StartOutcome: TypeAlias = Handle[R] | KeyTaken
 def start(
     definition: WorkflowDefinition[Any, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: StartOptions
 ) -> Handle[R]:
-    """Begin a workflow. See `WorkflowType.start`."""
+    """Begins a workflow. See `WorkflowType.start`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.start(...)", f"{shown}.astart(...)")
     _refuse_children_only(options)
@@ -83,7 +83,7 @@ def start_many(
     *,
     keys: Sequence[str | None] | None,
 ) -> list[Handle[R]] | list[StartOutcome[R]]:
-    """Begin one workflow for each call. See `WorkflowType.start_many`."""
+    """Begins one workflow for each call. See `WorkflowType.start_many`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.start_many(...)", f"sync_to_async({shown}.start_many)(...)")
     _refuse_children_only(options)
@@ -97,7 +97,7 @@ def start_many(
 def enqueue(
     definition: ActivityDefinition[Any, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: ActivityOptions
 ) -> Handle[R]:
-    """Enqueue a single activity. See `Activity.enqueue`."""
+    """Enqueues a single activity. See `Activity.enqueue`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.enqueue(...)", f"{shown}.aenqueue(...)")
     own, options = _divided(kwargs, options, ENQUEUE_NAMES)
@@ -136,7 +136,7 @@ def enqueue_many(
     *,
     keys: Sequence[str | None] | None,
 ) -> list[Handle[R]] | list[StartOutcome[R]]:
-    """Enqueue one activity for each call. See `Activity.enqueue_many`."""
+    """Enqueues one activity for each call. See `Activity.enqueue_many`."""
     shown = definition.fn.__name__
     synchronous(f"{shown}.enqueue_many(...)", f"sync_to_async({shown}.enqueue_many)(...)")
     payloads, call_keys = _many(definition, calls, options, keys)

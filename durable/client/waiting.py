@@ -58,7 +58,7 @@ class Ticket:
         return None if self.loop.is_closed() else self._future()
 
     def again(self) -> None:
-        """Look once more after a pause, or at the end of its time."""
+        """Looks once more after a pause, or at the end of its time."""
         self.at = monotonic() + self._pause
         if self.ends is not None:
             self.at = min(self.at, self.ends)

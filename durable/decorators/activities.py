@@ -69,7 +69,7 @@ class Activity(ActivityDefinition[P, R]):
     def enqueue_many(
         self, calls: Iterable[tuple[Any, ...]], *, keys: Sequence[str | None] | None = None
     ) -> list[Handle[R]] | list[Handle[R] | KeyTaken]:
-        """Enqueue one for each tuple of positional arguments; all or none are checked before anything is written.
+        """Enqueues one for each tuple of positional arguments; all or none are checked before anything is written.
 
         With `keys` (one for each): a taken key gives a `KeyTaken` in its place, and stops no other.
         """

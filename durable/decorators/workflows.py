@@ -93,7 +93,7 @@ class WorkflowType(WorkflowDefinition[P, R]):
     def start_many(
         self, calls: Iterable[tuple[Any, ...]], *, keys: Sequence[str | None] | None = None
     ) -> list[Handle[R]] | list[Handle[R] | KeyTaken]:
-        """Begin one for each tuple of positional arguments; all or none are checked before anything is written.
+        """Begins one for each tuple of positional arguments; all or none are checked before anything is written.
 
         With `keys` (one for each): a taken key gives a `KeyTaken` in its place, and stops no other.
         """

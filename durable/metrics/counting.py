@@ -30,13 +30,13 @@ class Counters:
         self._names: set[str] = set()
 
     def add(self, series: Series, labels: tuple[str, ...], by: float) -> None:
-        """Count `by` more. The first label is a name, of which there may be many."""
+        """Counts `by` more. The first label is a name, of which there may be many."""
         with self._lock:
             key = (series.name, self._bounded(labels))
             self._counters[key] = self._counters.get(key, 0.0) + by
 
     def observe(self, series: Series, labels: tuple[str, ...], seconds: float) -> None:
-        """Count one more of this duration."""
+        """Counts one more of this duration."""
         with self._lock:
             key = (series.name, self._bounded(labels))
             # Counts by bucket, and the sum at the end.
@@ -77,12 +77,12 @@ def end() -> None:
 
 
 def add(series: Series, *labels: str, by: float = 1.0) -> None:
-    """Count, if this process does."""
+    """Counts, if this process does."""
     if _counters is not None:
         _counters.add(series, labels, by)
 
 
 def observe(series: Series, seconds: float, *labels: str) -> None:
-    """Count a duration, if this process does."""
+    """Counts a duration, if this process does."""
     if _counters is not None:
         _counters.observe(series, labels, seconds)

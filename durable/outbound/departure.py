@@ -21,7 +21,7 @@ class Departure(Protocol):
         ...
 
     def lighten(self) -> None:
-        """Make text of that error. Never raises."""
+        """Makes text of that error. Never raises."""
         ...
 
     def is_admitted(self) -> bool:

@@ -65,7 +65,7 @@ def move(by: timedelta) -> datetime:
 
 
 def unfreeze() -> None:
-    """Let the clock run again."""
+    """Lets the clock run again."""
     clock.unfreeze()
 
 

@@ -51,7 +51,7 @@ def name_of(activity: AnyActivity) -> str:
 
 @contextmanager
 def replaced(fakes: Mapping[AnyActivity, Handler]) -> Iterator[Replaced]:
-    """Call fakes in place of the handlers of these activities (given as such, or by registered name) for a block.
+    """Calls fakes in place of the handlers of these activities (given as such, or by registered name) for a block.
 
     A fake is any callable, `async def` functions and mocks included. It gets the decoded arguments; its result is
     encoded by the annotation of the real handler, and its errors are retried, as for the real one. `activity_info()`

@@ -40,7 +40,7 @@ def job(history: History, definition: WorkflowDefinition[Any, Any]) -> Job:
 
 
 def replay(jobs: Sequence[Job], *, hash_seed: int) -> None:
-    """Replay in one new process, with this project's settings. Raises what the replay raised there."""
+    """Replays in one new process, with this project's settings. Raises what the replay raised there."""
     failed = _first_failed(jobs, hash_seed)
     if failed is not None:
         raise failed[1]

@@ -67,7 +67,7 @@ def export_history(workflow: Handle[Any] | uuid.UUID | str, *, payloads: bool = 
 
 
 def read(source: Source) -> History:
-    """Read an exported history: the dictionary itself, its JSON text, or the path of a file that holds it.
+    """Reads an exported history: the dictionary itself, its JSON text, or the path of a file that holds it.
 
     Raises `NotReplayable` for anything else, and for a single activity, which has no code to replay.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -53,3 +54,26 @@ def test_pages_say_it_as_the_field_does(page: Path) -> None:
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
 def test_templates_say_it_as_the_field_does(template: Path) -> None:
     assert found_in(template.name, template.read_text(encoding="utf-8")) == []
+
+
+AN_ORDER = re.compile(
+    r"(Abandon|Acknowledge|Add|Append|Ask|Await|Begin|Build|Call|Cancel|Catch|Change|Check|Claim|Clear|"
+    r"Close|Compare|Continue|Count|Create|Decode|Delete|Discard|Do|Drain|Drop|Emit|Encode|End|Enqueue|"
+    r"Extend|Fail|Fetch|Find|Forget|Freeze|Get|Give|Hand|Hold|Import|Insert|Judge|Keep|Leave|Let|Load|Lock|"
+    r"Log|Look|Make|Mark|Measure|Mention|Move|Notify|Parse|Pause|Plan|Poll|Postpone|Print|Put|Raise|Read|"
+    r"Reconcile|Record|Redrive|Refuse|Register|Release|Remove|Renew|Reopen|Replay|Restart|Resume|Retry|"
+    r"Return|Run|Save|Say|Schedule|Send|Set|Settle|Show|Signal|Skip|Soak|Split|Stage|Stamp|Start|Stop|"
+    r"Store|Supervise|Take|Tell|Terminate|Throw|Unblock|Update|Use|Wait|Wake|Watch|Wrap|Write)\b"
+)
+
+
+def test_docstrings_of_functions_say_what_they_do_in_the_indicative() -> None:
+    """It is "Returns …", and not "Return …": the docstring describes the function, and orders nobody."""
+    orders = [
+        f"{file.relative_to(ROOT)}:{node.lineno}: {text.splitlines()[0]}"
+        for file in sorted((ROOT / "durable").rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (text := ast.get_docstring(node))
+        if AN_ORDER.match(text)
+    ]
+    assert orders == []

@@ -71,7 +71,7 @@ def only_for_viewers(request: HttpRequest) -> None:
 
 
 def record(request: HttpRequest, looked: payloads.Looked | None) -> None:
-    """Record who downloads what, where that is asked for. Raises `PermissionDenied` if that fails."""
+    """Records who downloads what, where that is asked for. Raises `PermissionDenied` if that fails."""
     payloads.record_look(request, looked)
     only_for_viewers(request)
 

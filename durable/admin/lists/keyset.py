@@ -56,7 +56,7 @@ class KeysetChangeList(ChangeList):
         return list(self.model_admin.get_ordering(request))
 
     def get_results(self, request: HttpRequest) -> None:
-        """Read one page, and learn from one more row whether another follows."""
+        """Reads one page, and learns from one more row whether another follows."""
         before, after = request.GET.get(BEFORE_VAR), request.GET.get(AFTER_VAR)
         rows = self.queryset
         backwards = after is not None

@@ -63,8 +63,8 @@ class Looked:
 
 
 def record_look(request: HttpRequest, looked: Looked | None) -> None:
-    """Record who looks at what, where `RECORD_VIEWS` asks for that and payloads are shown. To be called before they are
-    shown: if it cannot be recorded, `sight` hides them for this request.
+    """Records who looks at what, where `RECORD_VIEWS` asks for that and payloads are shown. To be called before they
+    are shown: if it cannot be recorded, `sight` hides them for this request.
     """
     if looked is None or not settings.record_views or not sight.of_payloads(request).is_shown:
         return

@@ -307,7 +307,7 @@ def _mailbox_full(full: MailboxFull) -> str:
 
 
 def _carry_out(verb: WorkflowVerb, sent: Sent, workflow: Any) -> Said:
-    """Do it; whatever state the workflow is in by now, there is a sentence for it."""
+    """Does it; whatever state the workflow is in by now, there is a sentence for it."""
     if verb.name in ("pause", "resume") and verb.impossible(workflow):
         return Said(messages.INFO, _("Nothing was changed: %(why)s") % {"why": verb.impossible(workflow)})
     try:

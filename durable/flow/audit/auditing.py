@@ -80,7 +80,7 @@ def audit(
 
 
 def record(connection: BaseDatabaseWrapper, made: Audit) -> None:
-    """Append it."""
+    """Appends it."""
     staff_actions.record(connection, made)
 
 

@@ -7,7 +7,7 @@ from durable.kernel.authoring.options import check_storable
 
 
 def check(reason: str) -> None:
-    """Raise `OptionInvalid` for what is no text, or text that no database takes."""
+    """Raises `OptionInvalid` for what is no text, or text that no database takes."""
     check_storable("reason", reason)
 
 

@@ -27,7 +27,7 @@ def new_activity(*, activity: str, options: Mapping[str, Any] | None = None, **v
 
 
 def enqueue(new: Sequence[NewActivity]) -> list[Started | KeyHeld]:
-    """Insert single activities, in the order given; one outcome each, as `start.start` does for workflows."""
+    """Inserts single activities, in the order given; one outcome each, as `start.start` does for workflows."""
 
     def body(connection: BaseDatabaseWrapper) -> list[Started | KeyHeld]:
         outcomes = keys.insert(connection, new, starts.insert_activities)

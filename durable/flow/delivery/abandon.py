@@ -27,7 +27,7 @@ def abandon(
     error: BaseException | None = None,
     delay: timedelta | None = None,
 ) -> GiveBack:
-    """Give a delivery back: pending again after `delay` (None: the delivery back-off), or a dead letter when that was
+    """Gives a delivery back: pending again after `delay` (None: the delivery back-off), or a dead letter when that was
     the last of the delivery budget.
 
     Commits together: the item is gone, the row and its count, the failed attempt, and what a dead letter brings. A row

@@ -45,7 +45,7 @@ from durable.store.texts.failures import StoredFailure
 
 
 def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
-    """Acknowledge ended deliveries in one transaction, never retried here; one outcome each, in the order given.
+    """Acknowledges ended deliveries in one transaction, never retried here; one outcome each, in the order given.
 
     Commits together, for every item whose token still holds: the item is gone; the row is done (success, or an error
     without attempts left), cancelled, or pending again (an error with attempts left); the failed attempt is kept; the
@@ -65,7 +65,7 @@ def acknowledge(endings: Sequence[Ending]) -> list[AckOutcome]:
 
 
 def transactional(claim: Claim, handler: Callable[[], Completed]) -> AckOutcome:
-    """Run a handler and acknowledge it in one transaction: its own writes and its completion commit together.
+    """Runs a handler and acknowledges it in one transaction: its own writes and its completion commit together.
 
     The token is first read without a lock, and locked last. Returns `TOKEN_MISSING`, with nothing written, if it is
     gone at either time: a retry after a commit with unknown outcome finds the same. An error of the handler rolls

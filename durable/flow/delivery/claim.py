@@ -23,7 +23,7 @@ def claim(
     commit: ClaimCommit | None = None,
     but: tuple[str, ...] = (),
 ) -> list[Claim]:
-    """Claim at most `limit` due rows of `queues` (None: all queues except `but`); higher priority first, then the
+    """Claims at most `limit` due rows of `queues` (None: all queues except `but`); higher priority first, then the
     earlier due.
 
     Commits together: the rows' status, time and delivery count, and their work items. Suspects are left out. A caller
@@ -34,7 +34,7 @@ def claim(
 
 
 def claim_to_send(worker: str, *, limit: int, queue: str, lease_for: timedelta, commit: ClaimCommit) -> list[Claim]:
-    """Claim at most `limit` due rows of a queue, suspects included, for deliveries that other processes will begin: a
+    """Claims at most `limit` due rows of a queue, suspects included, for deliveries that other processes will begin: a
     process of a transport runs one delivery at a time, so a suspect is alone there.
     """
 
@@ -78,8 +78,8 @@ def claim_suspect(
     commit: ClaimCommit | None = None,
     but: tuple[str, ...] = (),
 ) -> list[Claim]:
-    """Claim one due suspect, if there is one. The caller must have nothing else in flight, and must claim nothing until
-    this delivery has ended.
+    """Claims one due suspect, if there is one. The caller must have nothing else in flight, and must claim nothing
+    until this delivery has ended.
     """
     return _claim(1, queues, but, lease_for, worker, commit or ClaimCommit(worker), suspects=True)
 

@@ -120,7 +120,7 @@ def end_singles(
     *,
     at: datetime,
 ) -> None:
-    """End (locked, live) single activities, whose row has just been closed: (workflow, event, status, result, failure).
+    """Ends (locked, live) single activities whose row has just been closed: (workflow, event, status, result, failure).
 
     A constant number of statements, whatever their number: a single activity has no other rows and no messages to
     settle.

@@ -73,7 +73,7 @@ def close_cancelled(
     *,
     at: datetime,
 ) -> None:
-    """Close the (claimed, locked) rows of items that were asked to stop. A single activity's workflow ends with its
+    """Closes the (claimed, locked) rows of items that were asked to stop. A single activity's workflow ends with its
     row; its lock is among `owners`.
     """
     outbox.finish(connection, [(item.row_id, OutboxStatus.CANCELLED, 0, item.heartbeat) for item in items])

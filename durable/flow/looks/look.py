@@ -206,7 +206,7 @@ class Readings:
 
 
 def health(readings: Readings | None = None) -> Health:
-    """Look at queues, workers, leases and blocked workflows. Raises what the database raised."""
+    """Looks at queues, workers, leases and blocked workflows. Raises what the database raised."""
     read = readings or Readings()
     at = transaction.reading(clock.database_now)
     states = transaction.reading(read.queues)

@@ -85,7 +85,7 @@ class Change(ABC, Generic[A]):
     def record(
         self, connection: BaseDatabaseWrapper, row_id: int, *, verb: StaffVerb, mode: str, was_judged: bool
     ) -> None:
-        """Append the audit row."""
+        """Appends the audit row."""
         made = auditing.audit(
             verb,
             self.workflow_id,

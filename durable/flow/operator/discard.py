@@ -108,7 +108,7 @@ def discard(
     actor: Any = None,
     request: uuid.UUID | None = None,
 ) -> Discarded:
-    """Close the dead letter of an activity in the current run as cancelled, for good.
+    """Closes the dead letter of an activity in the current run as cancelled, for good.
 
     If it is judged, it is only closed. Otherwise its workflow is waiting: under `then="fail"` the activity fails in it,
     under `"cancel"` the workflow is asked to cancel itself (a single activity ends at once in both cases). Commits
@@ -127,7 +127,7 @@ def discard_many(
     actor: Any = None,
     request: uuid.UUID | None = None,
 ) -> list[Discarded | RedriveRefused]:
-    """Discard many dead letters, each in a transaction of its own; one outcome per row, refusals included.
+    """Discards many dead letters, each in a transaction of its own; one outcome per row, refusals included.
 
     A filter selects the dead letters that match it now; rows that fail again meanwhile are left out. If the database
     cannot be reached, the rest is not tried: the outcome of each is `StoreUnavailable`. With the same `request` each

@@ -19,7 +19,7 @@ def record_view(
     row_id: int | None = None,
     ordinal: int | None = None,
 ) -> None:
-    """Append an audit row: who looks, at whose payloads, and `what` is shown, for people. Joins the caller's
+    """Appends an audit row: who looks, at whose payloads, and `what` is shown, for people. Joins the caller's
     transaction. Raises what the database raised: if the view cannot be recorded, the payloads must not be shown.
     """
     made = auditing.audit(StaffVerb.VIEW, workflow_id, actor=actor, row_id=row_id, ordinal=ordinal, data=what)

@@ -130,7 +130,7 @@ def redrive_many(
     per_second: float | None = None,
     request: uuid.UUID | None = None,
 ) -> list[Redriven | RedriveRefused]:
-    """Redrive many dead letters, each in a transaction of its own; one outcome per row, refusals included.
+    """Redrives many dead letters, each in a transaction of its own; one outcome per row, refusals included.
 
     `rows_or_filter`: outbox rows, pairs of workflow id and ordinal, or a `DeadLetterFilter`, which selects the dead
     letters that match it now; rows that fail again meanwhile are left out. The rows come due at most `per_second` a

@@ -15,7 +15,7 @@ logger = get_logger("durable.flow")
 
 
 def resume(workflow_id: uuid.UUID, *, actor: Any = None, reason: str = "") -> WorkflowState:
-    """Resume a paused workflow. Timers that came due meanwhile fire at its next turn.
+    """Resumes a paused workflow. Timers that came due meanwhile fire at its next turn.
 
     Commits together: the event, the status, the mark off every row, its messages given back, and the audit row.
     Resuming a running one changes nothing. Raises `WorkflowNotFound`, `WorkflowClosed`, `OptionInvalid` for a reason

@@ -104,7 +104,7 @@ class Ahead:
 
 
 def _decide(plan: Plan, due: Inbox, batch: Batch, announce: Announcements, until: float) -> Plan:
-    """Run one workflow's code on what is due for it."""
+    """Runs one workflow's code on what is due for it."""
     owner = plan.workflow.id
     if (blocked_by := batch.blocked_by.get(owner)) is not None:
         feeding.block(plan, blocked_by)

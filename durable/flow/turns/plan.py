@@ -120,7 +120,7 @@ class Plan:
         return None if self.workflow.deadline_at is None else self.workflow.deadline(self.at)
 
     def append(self, type: EventType, data: Mapping[str, Any]) -> None:
-        """Plan an event that is neither an input of the code nor a command of it."""
+        """Plans an event that is neither an input of the code nor a command of it."""
         self.events.append(Event(seq=self.last_seq + 1, type=type, data=data, recorded_at=self.at))
 
     def add(self, event: Event, commands: tuple[Command, ...]) -> None:

@@ -77,7 +77,7 @@ class Batch:
     """Those that another session has locked."""
 
     def drop(self, cache: Cache) -> None:
-        """Close every execution that is still in here, and take it from the cache."""
+        """Closes every execution that is still in here, and takes it from the cache."""
         for owner, execution in self.executions.items():
             cache.drop(owner)
             execution.close()

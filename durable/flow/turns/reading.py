@@ -31,7 +31,7 @@ class Read:
 
 
 def read(connection: BaseDatabaseWrapper, turnable: Turnable, batch: Batch, announce: Announcements) -> Read:
-    """Read all that the code of these workflows will run on."""
+    """Reads all that the code of these workflows will run on."""
     inboxes = _due(connection, turnable.workflows.values(), batch, announce)
     idle = [owner for owner in turnable.workflows if owner in batch.unknown and owner not in inboxes]
     return Read(turnable.workflows, turnable.at, inboxes, sleeping.first_timers(connection, idle))

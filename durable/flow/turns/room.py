@@ -18,7 +18,7 @@ class Room:
         self._reserved = 0
 
     def open(self, number: int) -> None:
-        """Let the next turn that stages rows claim `number` of them; those after it claim nothing until this is said
+        """Lets the next turn that stages rows claim `number` of them; those after it claim nothing until this is said
         again.
         """
         with self._lock:
@@ -31,7 +31,7 @@ class Room:
             self._offered = max(0, number)
 
     def close(self) -> None:
-        """Let no turn reserve anything until it is opened again. What is reserved stays so until it is released."""
+        """Lets no turn reserve anything until it is opened again. What is reserved stays so until it is released."""
         with self._lock:
             self._open = False
 
@@ -46,7 +46,7 @@ class Room:
             return self._reserved
 
     def release(self) -> bool:
-        """End the reservation. Returns whether there was one."""
+        """Ends the reservation. Returns whether there was one."""
         with self._lock:
             was_reserved, self._reserved = self._reserved > 0, 0
             return was_reserved

@@ -52,7 +52,7 @@ class StagedClaims:
         return committed or []
 
     def stage(self, connection: BaseDatabaseWrapper, plans: Sequence[Plan]) -> list[Claim]:
-        """Stage the rows of some (locked) workflows' turns: as deliveries while there is room, the rest as pending."""
+        """Stages the rows of some (locked) workflows' turns: as deliveries while there is room, the rest as pending."""
         claimed, rest = self._divided(plans)
         staging.stage(connection, rest)
         if not claimed:

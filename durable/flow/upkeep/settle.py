@@ -21,7 +21,7 @@ _BATCH = 500
 
 
 def settle_closed(*, limit: int | None = None) -> int:
-    """Cancel open rows and dead letters of terminal workflows and delete their items; returns the number of rows.
+    """Cancels open rows and dead letters of terminal workflows and deletes their items; returns the number of rows.
 
     In transactions of a batch each, under the workflows' locks; at most about `limit` rows (None: all there are).
     Locked rows and workflows are skipped until the next call, and so is a workflow with an error of its own; a database

@@ -49,7 +49,7 @@ def chosen(kind: str, fn: Any, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_activity(fn: Any, options: dict[str, Any]) -> None:
-    """Raise `ConfigurationError` when `fn` cannot be an activity with these options."""
+    """Raises `ConfigurationError` when `fn` cannot be an activity with these options."""
     check_function("activity", fn)
     check_declared("activity", fn, options)
     if not isinstance(options["transactional"], bool):
@@ -62,7 +62,7 @@ def check_activity(fn: Any, options: dict[str, Any]) -> None:
 
 
 def check_workflow(fn: Any, options: dict[str, Any]) -> None:
-    """Raise `ConfigurationError` when `fn` cannot be a workflow with these options."""
+    """Raises `ConfigurationError` when `fn` cannot be a workflow with these options."""
     check_function("workflow", fn)
     if not inspect.iscoroutinefunction(fn):
         raise ConfigurationError(f"@workflow of {_place(fn)}: a workflow is an `async def` function.")

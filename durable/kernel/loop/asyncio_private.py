@@ -65,7 +65,7 @@ class GatheringFuture(_Gathering):
 
 
 def number_gathering(asking: FrameType, number: int) -> None:
-    """Give the future whose constructor is in this frame of `GATHERING` its number.
+    """Gives the future whose constructor is in this frame of `GATHERING` its number.
 
     No call of the loop makes that future. But a new one asks its loop for debug mode, and then the loop can reach it.
     """

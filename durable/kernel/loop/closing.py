@@ -34,7 +34,7 @@ class Evicted(BaseException):
 
 
 def close(loop: WorkflowLoop) -> None:
-    """Close the coroutines and async generators of a loop, youngest first, and shut it. Never raises for their errors.
+    """Closes the coroutines and async generators of a loop, youngest first, and shuts it. Never raises their errors.
 
     Runs on the calling thread; the loop must not be in the middle of a callback. Closing twice does nothing.
     """
@@ -83,7 +83,7 @@ def _close_generator(generator: AsyncGenerator[Any, Any]) -> None:
 
 
 def _end(code: Any, throw: Callable[[BaseException], Any]) -> None:
-    """Throw until the code has ended. An `await` in a `finally` suspends it again; that is left in the same way."""
+    """Throws until the code has ended. An `await` in a `finally` suspends it again; that is left in the same way."""
     for _ in range(_TRIES):
         try:
             throw(Evicted())

@@ -207,7 +207,7 @@ class WorkflowLoop(RefusingLoop):
             self._generators_checked = max(64, 2 * len(self.generators))
 
     def shut(self) -> None:
-        """Forget everything; what still refers to this loop does nothing from now on."""
+        """Forgets everything; what still refers to this loop does nothing from now on."""
         self.state = CLOSED
         self._ready.clear()
         self.timers.clear()

@@ -73,7 +73,7 @@ class Timers:
         return self.deadline(0, when)
 
     def add(self, handle: TimerHandle) -> None:
-        """Register a timer that was born in this activation."""
+        """Registers a timer that was born in this activation."""
         self._born.append(handle)
 
     def make_durable(self, seq: int) -> None:
@@ -119,7 +119,7 @@ class Timers:
         return iter([self._shown(self._pending[timer], timer) for _, timer in waiting])
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forgets everything."""
         self._born.clear()
         self._pending.clear()
         self._heap.clear()

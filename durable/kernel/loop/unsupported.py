@@ -75,7 +75,7 @@ def close_unstarted(value: Any) -> None:
 
 
 def refuse_unordered(coro: Any) -> None:
-    """Refuse `as_completed` over bare coroutines: it makes its tasks in the order of a set of addresses.
+    """Refuses `as_completed` over bare coroutines: it makes its tasks in the order of a set of addresses.
 
     Called for each new task; looks further only when the task is made by `ensure_future`.
     """

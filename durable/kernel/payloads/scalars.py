@@ -148,7 +148,7 @@ def finite(value: float) -> float:
 
 
 def check_digits(number: int) -> None:
-    """Refuse a whole number that is too long to be converted to text and back."""
+    """Refuses a whole number that is too long to be converted to text and back."""
     if not -TOO_LONG < number < TOO_LONG:
         raise Refusal(f"a whole number of more than {MAX_INT_DIGITS:,} digits", "Pass it as bytes.")
 

@@ -34,7 +34,7 @@ class Steps:
         return self._left < 0
 
     def spend(self, count: int) -> None:
-        """Count the next steps. Raises `Refusal` when they are more than allowed."""
+        """Counts the next steps. Raises `Refusal` when they are more than allowed."""
         self._left -= count
         if self._left < 0:
             self._grow()
@@ -98,7 +98,7 @@ class Crowds:
         self._crowds: dict[int, int] = {}
 
     def meet(self, key: Any) -> int:
-        """Count what it costs to look a key up; returns its hash."""
+        """Counts what it costs to look a key up; returns its hash."""
         mark = hash(key)
         crowd = self._crowds.get(mark, 0)
         if crowd > CROWD:

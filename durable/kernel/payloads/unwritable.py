@@ -37,7 +37,7 @@ class Refusal(Exception):
         super().__init__(problem)
 
     def unquote(self) -> None:
-        """Mention only the class of the value."""
+        """Mentions only the class of the value."""
         if self.unquoted:
             self.problem, self.cause = self.unquoted, None
 

@@ -111,13 +111,13 @@ class Cache:
         self._trim()
 
     def drop(self, workflow_id: uuid.UUID) -> None:
-        """Close and forget the execution of a workflow, if it is here."""
+        """Closes and forgets the execution of a workflow, if it is here."""
         place = self._pop(workflow_id)
         if place is not None:
             place.execution.close()
 
     def drop_all(self) -> None:
-        """Close and forget everything."""
+        """Closes and forgets everything."""
         for workflow_id in self.ids:
             self.drop(workflow_id)
 
@@ -160,7 +160,7 @@ class Cache:
         self._count(place, part, 1)
 
     def _pop_former(self, execution: Execution) -> _Place | None:
-        """Take out what is here of the same workflow, and close it if it is another execution."""
+        """Takes out what is here of the same workflow, and closes it if it is another execution."""
         former = self._pop(execution.workflow_id)
         if former is not None and former.execution is not execution:
             former.execution.close()

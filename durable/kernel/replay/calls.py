@@ -47,7 +47,7 @@ class Calls:
     def schedule(
         self, *, activity: str, payload: str, digest: str, options: Mapping[str, Any], hint: Any
     ) -> ActivityFuture:
-        """Register a call. It gets its ordinal when the activation is idle, unless it was cancelled before."""
+        """Registers a call. It gets its ordinal when the activation is idle, unless it was cancelled before."""
         future = self._issue(ActivityFuture)
         future.activity = activity
         future.digest = digest
@@ -157,7 +157,7 @@ class Calls:
             del self.children[call.id]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forgets everything."""
         self.issued.clear()
         self.open.clear()
         self.children.clear()

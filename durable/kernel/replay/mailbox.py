@@ -100,7 +100,7 @@ class Mailbox:
         return tuple(name for name, waiters in self._waiting.items() for waiter in waiters if not waiter.done())
 
     def clear(self) -> None:
-        """Forget who waits."""
+        """Forgets who waits."""
         self._waiting.clear()
 
     async def _wait(self, name: str) -> Signal:

@@ -238,7 +238,7 @@ def _as_first_process() -> int | None:
 
 
 def _leave(code: int, *, flush_logs: bool) -> NoReturn:
-    """End this process without waiting for threads."""
+    """Ends this process without waiting for threads."""
     tracing.flush()
     if flush_logs:
         logging.shutdown()
@@ -266,7 +266,7 @@ class _Progress:
         self._last = ""
 
     def show(self, line: str, complaints: Sequence[str]) -> None:
-        """Write the line again if it has changed."""
+        """Writes the line again if it has changed."""
         if not self._terminal:
             return
         if complaints:

@@ -46,7 +46,7 @@ def keep_out(alias: str) -> None:
 
 @contextmanager
 def kept_out(alias: str) -> Iterator[None]:
-    """Keep this thread out of the pool for a block. Outside of an open transaction only; else nothing changes."""
+    """Keeps this thread out of the pool for a block. Outside of an open transaction only; else nothing changes."""
     connection = connections[alias]
     if not is_pooled(connection) or connection.in_atomic_block:
         yield

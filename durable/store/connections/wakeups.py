@@ -16,7 +16,7 @@ EVERY_QUEUE = ""
 
 
 def tell(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:
-    """Tell listeners of these queues at the commit. One statement."""
+    """Tells listeners of these queues at the commit. One statement."""
     names = sorted(queues)
     calls = ", ".join(["pg_notify(%s, %s)"] * len(names))
     sql.execute(connection, f"SELECT {calls}", [part for queue in names for part in (CHANNEL, queue)])

@@ -23,9 +23,9 @@ def write(
     up_for: timedelta | None,
     cluster: str = "",
 ) -> None:
-    """Record that a worker is there. One statement. `up_for`: this is the first sign of a process that has been running
-    for so long; a row of this name is that of a former process, and becomes this one's. None: a later sign. `cluster`:
-    it is a process of that one.
+    """Records that a worker is there. One statement. `up_for`: this is the first sign of a process that has been
+    running for so long; a row of this name is that of a former process, and becomes this one's. None: a later sign.
+    `cluster`: it is a process of that one.
     """
     now, params = clock.now_sql(connection)
     started, started_params = (now, params) if up_for is None else clock.now_sql(connection, -up_for)
@@ -42,7 +42,7 @@ def write(
 
 
 def remove(connection: BaseDatabaseWrapper, *, name: str) -> None:
-    """Forget a worker that has stopped."""
+    """Forgets a worker that has stopped."""
     sql.execute(connection, "DELETE FROM durable_worker WHERE name = %s", [name])
 
 

@@ -27,7 +27,7 @@ _RETURNING = (
 def anything_due(
     connection: BaseDatabaseWrapper, *, queues: tuple[str, ...] | None, suspects: bool, but: tuple[str, ...] = ()
 ) -> int:
-    """Look, without a lock, whether there is a row that `lock_due` could lock: 1 or 0."""
+    """Looks, without a lock, whether there is a row that `lock_due` could lock: 1 or 0."""
     statement, params = _due(connection, queues, but, suspects=suspects, limit=1, ending="")
     return len(sql.fetch(connection, statement, params))
 

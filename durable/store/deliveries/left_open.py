@@ -27,7 +27,7 @@ def open_of_terminal(
 
 
 def open_among(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> list[uuid.UUID]:
-    """Look which of these workflows have pending, claimed or dead rows."""
+    """Looks which of these workflows have pending, claimed or dead rows."""
     condition, params = sql.among(connection, "workflow_id", workflow_ids)
     rows = sql.fetch(
         connection,

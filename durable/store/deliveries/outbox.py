@@ -127,7 +127,7 @@ def _lock_ids(connection: BaseDatabaseWrapper, ids: Iterable[int], columns: str)
 
 
 def lock_open_of(connection: BaseDatabaseWrapper, workflow_ids: Iterable[uuid.UUID]) -> dict[int, LockedRow]:
-    """Lock, in id order, all rows of these (locked) workflows that are pending, claimed, or dead letters."""
+    """Locks, in id order, all rows of these (locked) workflows that are pending, claimed, or dead letters."""
     condition, params = sql.among(connection, "workflow_id", workflow_ids)
     return _select(connection, f"status IN ('pending', 'claimed', 'dead') AND {condition}", params)
 
@@ -328,7 +328,7 @@ def mark_judged(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
 def of_ordinals(
     connection: BaseDatabaseWrapper, wanted: Mapping[uuid.UUID, tuple[int, Sequence[int]]]
 ) -> dict[int, LockedRow]:
-    """Lock, in id order, the rows of some ordinals: workflow id to (run, ordinals)."""
+    """Locks, in id order, the rows of some ordinals: workflow id to (run, ordinals)."""
     keys = sql.RowSet([("workflow_id", "uuid"), ("run", "int"), ("ordinal", "int")])
     values = [(owner, run, ordinal) for owner, (run, ordinals) in wanted.items() for ordinal in ordinals]
     fetched = sql.fetch(

@@ -70,7 +70,7 @@ _INSERT = insert(
 
 
 def stage(connection: BaseDatabaseWrapper, new: Sequence[NewRow]) -> None:
-    """Insert pending rows, due now. One statement; their workflows are locked by the caller."""
+    """Inserts pending rows, due now. One statement; their workflows are locked by the caller."""
     if new:
         now, params = clock.now_sql(connection)
         statement = _INSERT.format(
@@ -82,7 +82,7 @@ def stage(connection: BaseDatabaseWrapper, new: Sequence[NewRow]) -> None:
 def stage_claimed(
     connection: BaseDatabaseWrapper, new: Sequence[NewRow], *, token: uuid.UUID, worker: str, lease_for: timedelta
 ) -> list[Claim]:
-    """Insert rows that are deliveries of this worker from the beginning: counted, each with its work item. One
+    """Inserts rows that are deliveries of this worker from the beginning: counted, each with its work item. One
     statement on PostgreSQL, two on SQLite. Answers as `claims.make` does, in the order given.
     """
     if not new:

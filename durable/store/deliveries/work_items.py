@@ -97,7 +97,7 @@ def _carrying(
 
 
 def lock_of_rows(connection: BaseDatabaseWrapper, row_ids: Iterable[int]) -> dict[int, LockedItem]:
-    """Lock, in id order, whatever items exist for these rows."""
+    """Locks, in id order, whatever items exist for these rows."""
     return {item.row_id: item for item in _select(connection, row_ids, strength="UPDATE")}
 
 

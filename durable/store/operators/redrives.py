@@ -72,7 +72,7 @@ def _letter(columns: Sequence[Any]) -> Letter:
 
 
 def lock_row(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, *, run: int, ordinal: int) -> Letter | None:
-    """Lock the row of an activity in a run of its (locked) workflow. None: there is no such row."""
+    """Locks the row of an activity in a run of its (locked) workflow. None: there is no such row."""
     columns = (
         OutboxRow.objects.using(connection.alias)
         .select_for_update(no_key=True)

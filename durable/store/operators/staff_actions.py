@@ -36,7 +36,7 @@ class Audit:
 
 
 def record(connection: BaseDatabaseWrapper, audit: Audit) -> None:
-    """Append the audit row."""
+    """Appends the audit row."""
     now, params = clock.now_sql(connection)
     sql.execute(
         connection,

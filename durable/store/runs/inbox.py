@@ -113,7 +113,7 @@ def look(
     unbegun: Collection[uuid.UUID],
     full: Collection[uuid.UUID],
 ) -> Selection:
-    """Look at what is due for live workflows. Parked messages are included: the caller is about to turn these.
+    """Looks at what is due for live workflows. Parked messages are included: the caller is about to turn these.
 
     Of the `unbegun` among them the start is looked for, of those that are `full` no signals: requests to cancel come
     first. One statement, to be run after the one that read, or locked, the workflows' rows.

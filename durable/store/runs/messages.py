@@ -40,7 +40,7 @@ _GIVEN = sql.RowSet(
 
 
 def insert(connection: BaseDatabaseWrapper, new: Sequence[NewMessage]) -> None:
-    """Insert messages that are due now. One statement."""
+    """Inserts messages that are due now. One statement."""
     if not new:
         return
     now, now_params = clock.now_sql(connection)
@@ -168,7 +168,7 @@ def is_waiting(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID, dedup: s
 
 
 def delete(connection: BaseDatabaseWrapper, ids: Sequence[int]) -> None:
-    """Remove exactly these messages: the ones a turn has consumed. Their workflows are locked by the caller."""
+    """Removes exactly these messages: the ones a turn has consumed. Their workflows are locked by the caller."""
     if ids:
         condition, params = sql.among(connection, "id", sorted(ids))
         sql.execute(connection, f"DELETE FROM durable_message WHERE {condition}", params)

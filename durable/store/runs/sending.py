@@ -115,7 +115,7 @@ def send(connection: BaseDatabaseWrapper, sent: Sequence[Sent], *, within: Limit
 
 
 def _refusals(connection: BaseDatabaseWrapper, missing: set[Target]) -> dict[Target, Refusal]:
-    """Read once, only if something was not inserted, to say why."""
+    """Reads once, only if something was not inserted, to say why."""
     if not missing:
         return {}
     condition, params = sql.among(connection, "id", {target for target, _ in missing})

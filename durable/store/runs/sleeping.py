@@ -31,7 +31,7 @@ def first_timers(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID]) -> d
 
 
 def wake_later(connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, by: timedelta) -> None:
-    """Move the wake-up of (locked) workflows whose code is not known here (yet)."""
+    """Moves the wake-up of (locked) workflows whose code is not known here (yet)."""
     if ids:
         until, params = clock.now_sql(connection, by)
         condition, more = sql.among(connection, "id", ids)

@@ -136,7 +136,7 @@ def lock(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid
 
 
 def lock_and_bound_waits(connection: BaseDatabaseWrapper, ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, LockedWorkflow]:
-    """Lock as `lock` does, as the first statement of a transaction of ours, whose lock waits it bounds."""
+    """Locks as `lock` does, as the first statement of a transaction of ours, whose lock waits it bounds."""
     return _select(connection, ids, ending=sql.locking(connection, "NO KEY UPDATE"), also=sql.bounding(connection))
 
 
@@ -163,7 +163,7 @@ class Turnable:
 def lock_for_turn(
     connection: BaseDatabaseWrapper, ids: Sequence[uuid.UUID], *, limit: int, wait: str = sql.LOCK_WAIT
 ) -> Turnable:
-    """Lock as `lock_free` does, and let the transaction's later locks wait for `wait`; the first statement of a turn,
+    """Locks as `lock_free` does, and lets the transaction's later locks wait for `wait`; the first statement of a turn,
     and its time.
     """
     locking = sql.locking(connection, "NO KEY UPDATE SKIP LOCKED")
@@ -331,7 +331,7 @@ def advancing(
 
 
 def count_poison(connection: BaseDatabaseWrapper, workflow_id: uuid.UUID) -> None:
-    """Count a turn that overran or killed its process, on a (locked) live workflow."""
+    """Counts a turn that overran or killed its process, on a (locked) live workflow."""
     sql.execute(
         connection,
         "UPDATE durable_workflow SET poison_turns = poison_turns + 1 WHERE id = %s AND status IN ('running', 'paused')",

@@ -42,14 +42,14 @@ class AsyncPool:
         self._closing = False
 
     def submit(self, delivery: Delivery) -> None:
-        """Start a delivery. From any thread. Raises `RuntimeError` or `OSError` when the machine has no thread or no
+        """Starts a delivery. From any thread. Raises `RuntimeError` or `OSError` when the machine has no thread or no
         descriptor for the loop.
         """
         loop = self._running_loop()
         loop.call_soon_threadsafe(self._begin, loop, delivery)
 
     def close(self, seconds: float) -> None:
-        """End the loop once its handlers have ended; waits `seconds` at most (a handler may block it, or refuse)."""
+        """Ends the loop once its handlers have ended; waits `seconds` at most (a handler may block it, or refuse)."""
         with self._lock:
             loop, thread = self._loop, self._thread
         if loop is None or thread is None:
@@ -118,7 +118,7 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 async def interruptible(delivery: Delivery, handler: Coroutine[Any, Any, Answer]) -> Answer:
-    """Await a handler in a task of its own, so that an interruption hits the handler and never what comes after it.
+    """Awaits a handler in a task of its own, so that an interruption hits the handler and never what comes after it.
 
     Raises `CancelledError` when the handler was interrupted before it began.
     """

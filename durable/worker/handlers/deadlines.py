@@ -35,7 +35,7 @@ class Deadlines:
         self._thread: threading.Thread | None = None
 
     def watch(self, delivery: Delivery, span: timedelta, overrun: Callable[[], None]) -> None:
-        """Call `overrun` when `span` has passed from now on, unless the delivery is concluded by then."""
+        """Calls `overrun` when `span` has passed from now on, unless the delivery is concluded by then."""
         self._watch(delivery, span, overrun, None)
 
     def watch_silence(self, delivery: Delivery, span: timedelta, silent: Callable[[], None]) -> None:
@@ -60,7 +60,7 @@ class Deadlines:
             self._condition.notify_all()
 
     def stop(self) -> None:
-        """End the thread."""
+        """Ends the thread."""
         with self._condition:
             self._stopping = True
             self._condition.notify_all()

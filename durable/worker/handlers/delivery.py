@@ -102,7 +102,7 @@ class Delivery:
         return self._last_beat
 
     def conclude(self) -> Conclusion:
-        """Claim the right to decide."""
+        """Claims the right to decide."""
         with self._lock:
             if self._concluded:
                 return Conclusion.LATE

@@ -187,7 +187,7 @@ def run(
 
 
 def prepare(claim: Claim, *, rng: random.Random, now: Callable[[], datetime] | None = None) -> Call | GiveUp | PutOff:
-    """Find the handler and decode its input.
+    """Finds the handler and decodes its input.
 
     An input that does not decode, or does not match the handler, is a failed delivery; so is an unknown handler once
     `UNKNOWN_HANDLER_FOR` has passed since the row was staged, by the database's clock.

@@ -85,11 +85,11 @@ class Lane(Executor):
             self._put(isolation.leave)
 
     def end(self) -> None:
-        """End the thread once its calls have ended; its connections are closed then."""
+        """Ends the thread once its calls have ended; its connections are closed then."""
         self._calls.put(None)
 
     def join(self, seconds: float) -> None:
-        """Wait until the thread has ended, `seconds` at most."""
+        """Waits until the thread has ended, `seconds` at most."""
         if self._thread is not None:
             self._thread.join(seconds)
 
@@ -128,7 +128,7 @@ class _Afterwards(Lane):
     """Runs the calls of tasks that outlive their handlers. No connection, and no transaction, outlives a call."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run a call, and close what it has opened."""
+        """Runs a call, and closes what it has opened."""
         self._refuse_its_own_thread()
         return self._put(partial(_and_close, partial(fn, *args, **kwargs)))
 
@@ -169,7 +169,7 @@ class Lanes:
         lane.end()
 
     def close(self, seconds: float) -> None:
-        """End the idle lanes, waiting `seconds` at most; the others end when they are given back."""
+        """Ends the idle lanes, waiting `seconds` at most; the others end when they are given back."""
         end = time.monotonic() + seconds
         with self._lock:
             idle, self._idle, self._closed = self._idle, [], True
@@ -183,7 +183,7 @@ class TidyExecutor(ThreadPoolExecutor):
     """What a loop's `to_thread` runs on: after each call the thread's connections are closed."""
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Run a call, and close what it has opened."""
+        """Runs a call, and closes what it has opened."""
         return super().submit(_and_close, partial(fn, *args, **kwargs))
 
 

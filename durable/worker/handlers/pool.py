@@ -80,7 +80,7 @@ class HandlerPool:
                     self._spawn_one_more()
 
     def close(self, seconds: float) -> None:
-        """Let idle threads end, and the others after their work. Waits for the idle ones, `seconds` at most."""
+        """Lets idle threads end, and the others after their work. Waits for the idle ones, `seconds` at most."""
         end = time.monotonic() + seconds
         with self._lock:
             self._closed = True

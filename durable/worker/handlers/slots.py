@@ -93,7 +93,7 @@ class Handlers:
         return len(self._waiting)
 
     def dispatch(self, delivery: Delivery) -> None:
-        """Run a delivery, now or as soon as a slot is free."""
+        """Runs a delivery, now or as soon as a slot is free."""
         with self._lock:
             self._waiting.append(delivery)
         self._fill()
@@ -106,7 +106,7 @@ class Handlers:
         return waiting
 
     def _fill(self) -> None:
-        """Start what waits while there are free slots."""
+        """Starts what waits while there are free slots."""
         while (delivery := self._next_sync()) is not None:
             self._launch(delivery, self.pool.submit)
 
@@ -137,7 +137,7 @@ class Handlers:
             self._slot_freed()
 
     def close(self, seconds: float) -> None:
-        """Stop taking work. Waits `seconds` at most for async handlers that were told to stop."""
+        """Stops taking work. Waits `seconds` at most for async handlers that were told to stop."""
         self._deadlines.stop()
         self.pool.close(seconds)
         self._async_pool.close(seconds)

@@ -30,12 +30,12 @@ PUT_OFF = timedelta(seconds=1)
 
 
 def wait_us(microseconds: int) -> None:
-    """Let the time between two tries pass."""
+    """Lets the time between two tries pass."""
     time.sleep(microseconds / 1_000_000)
 
 
 def run(call: Call, delivery: Delivery, *, wait: Callable[[int], None] = wait_us) -> Outcome:
-    """Run the handler and commit it with its completion, on this thread's connection.
+    """Runs the handler and commits it with its completion, on this thread's connection.
 
     A retryable error has rolled back the handler's writes, so both are repeated on the schedule of acknowledgements,
     five tries in all, within one attempt. Returns `Committed`, the ending of an application error, `CommitFailed`, or
@@ -80,7 +80,7 @@ class _Trial:
         self._raised = None
 
     def handler(self) -> Completed:
-        """Run the handler. Raises what it raises."""
+        """Runs the handler. Raises what it raises."""
         self._began = True
         try:
             ending = completed(self._call, self._delivery)

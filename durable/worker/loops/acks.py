@@ -87,11 +87,11 @@ class Acks:
         self._thread = threading.Thread(target=self._main, name="durable-ack", daemon=True)
 
     def start(self) -> None:
-        """Begin on a thread of its own."""
+        """Begins on a thread of its own."""
         self._thread.start()
 
     def submit(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Hand over the outcome of a delivery."""
+        """Hands over the outcome of a delivery."""
         with self._condition:
             self._fresh.append(Pending(delivery, outcome))
             self._condition.notify_all()
@@ -321,7 +321,7 @@ class Acks:
             return meets_lock(error)
 
     def _wait_for_lock(self, item: Pending) -> None:
-        """Keep the outcome until the lock is gone. No try is made meanwhile, so none is counted."""
+        """Keeps the outcome until the lock is gone. No try is made meanwhile, so none is counted."""
         log.warning("acknowledgement_waits_for_lock", tries=item.tries, **of_claim(item.delivery.claim))
         with self._condition:
             self._aside.put([item], self._timing.now())

@@ -61,7 +61,7 @@ class Aside:
             self._stops_at = now + LAST_PATIENCE // _US
 
     def put(self, items: Sequence[Pending], now: int) -> None:
-        """Let these wait until the next look."""
+        """Lets these wait until the next look."""
         if not self._waiting:
             self._next_look = now + LOOK_EVERY // _US
         for item in items:

@@ -67,7 +67,7 @@ class Burst:
         self._reconciled = False
 
     def look(self) -> Quiet:
-        """Look once. Raises what the database raises."""
+        """Looks once. Raises what the database raises."""
         made = self._claims.made
         if self._at_work():
             if not self._claims.in_claim:

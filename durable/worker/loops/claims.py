@@ -141,7 +141,7 @@ class Claims:
         )
 
     def offer(self) -> None:
-        """Say how much room there is now, for a turn that is about to begin. On the turn thread."""
+        """Says how much room there is now, for a turn that is about to begin. On the turn thread."""
         with self._lock:
             self._for_turns.offer(self.room)
 
@@ -213,7 +213,7 @@ class Claims:
         self._commit = self._commit if self._commit.in_doubt else commit
 
     def close(self) -> None:
-        """Give back what has not begun, uncounted. On the claim thread, at its end."""
+        """Gives back what has not begun, uncounted. On the claim thread, at its end."""
         try:
             self._resolve_doubt()
             self._give_back()

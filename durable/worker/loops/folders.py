@@ -72,7 +72,7 @@ def existing(place: Path) -> Iterator[Path]:
 
 
 def check(folder: Path) -> None:
-    """Raise `Unusable` unless this is a folder, not a link to one, that belongs to this user alone; `OSError` if it is
+    """Raises `Unusable` unless this is a folder, not a link to one, that belongs to this user alone; `OSError` if it is
     not there.
     """
     status = folder.lstat()

@@ -29,7 +29,7 @@ class Leases:
         self._idle = idle
 
     def hold(self, deliveries: Iterable[Delivery]) -> None:
-        """Renew these from now on."""
+        """Renews these from now on."""
         with self._lock:
             for delivery in deliveries:
                 before = self._held.get(delivery.claim.row_id)
@@ -38,7 +38,7 @@ class Leases:
                 self._held[delivery.claim.row_id] = delivery
 
     def end(self, delivery: Delivery) -> None:
-        """Stop renewing it. A newer delivery of the same row stays."""
+        """Stops renewing it. A newer delivery of the same row stays."""
         with self._lock:
             if self._held.get(delivery.claim.row_id) is delivery:
                 del self._held[delivery.claim.row_id]

@@ -56,7 +56,7 @@ class Listener:
         return 0.0
 
     def close(self) -> None:
-        """Close the connection. On the thread that listens, at its end."""
+        """Closes the connection. On the thread that listens, at its end."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

@@ -129,7 +129,7 @@ class HealthSocket:
                 self._spare = os.open(os.devnull, os.O_RDONLY)
 
     def close(self) -> None:
-        """Stop listening, and hang up."""
+        """Stops listening, and hangs up."""
         self._socket.close()
         for caller in self._callers + self._answered:
             caller.socket.close()
@@ -263,7 +263,7 @@ class HealthThread:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and close the socket."""
+        """Ends the thread and closes the socket."""
         self._stopping.set()
         self._thread.join()
         self._listener.close()

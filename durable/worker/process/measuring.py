@@ -65,7 +65,7 @@ class Asker:
         return ASK_EVERY
 
     def stop(self) -> None:
-        """End the thread, which nothing waits for if the database does not answer."""
+        """Ends the thread, which nothing waits for if the database does not answer."""
         self.loop.stop()
         self.loop.join(LONGEST_STOP)
 
@@ -116,7 +116,7 @@ class ChildMeasures(_Measured):
         super().__init__(worker, lambda: shared.wanted_of(number))
 
     def publish(self) -> None:
-        """Write the values of this moment."""
+        """Writes the values of this moment."""
         if not self._segment.write(self.read()) and not self._has_complained:
             self._has_complained = True
             log.error("metrics_too_large")

@@ -56,7 +56,7 @@ def follow(parent: int) -> None:
 
 
 def reap() -> dict[int, int]:
-    """Take the exit codes of all children that have ended, adopted ones included, by process. Signals are negative."""
+    """Takes the exit codes of all children that have ended, adopted ones included, by process. Signals are negative."""
     ended = {}
     with suppress(ChildProcessError):
         while True:

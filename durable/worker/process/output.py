@@ -38,7 +38,7 @@ def flush() -> None:
 
 
 def give_up() -> None:
-    """Write out what is buffered, and drop what cannot be written.
+    """Writes out what is buffered, and drops what cannot be written.
 
     At its end Python would try once more, fail, and exit with 120, whatever the program's own exit code is.
     """

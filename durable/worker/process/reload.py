@@ -36,7 +36,7 @@ class CodeWatch:
         self.look()
 
     def look(self) -> Code:
-        """Look, at most once a second."""
+        """Looks, at most once a second."""
         now = time.monotonic()
         if now < self._next:
             return Code.SAME

@@ -138,5 +138,5 @@ class StopSignals:
 
 
 def end_now(number: int) -> None:
-    """End this process at once, with the exit code that shells give to a signal. Leases expire by themselves."""
+    """Ends this process at once, with the exit code that shells give to a signal. Leases expire by themselves."""
     os._exit(128 + number)

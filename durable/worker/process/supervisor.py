@@ -107,7 +107,7 @@ class Supervisor:
         self._hurried: tuple[int, float] | None = None
 
     def run(self) -> int:
-        """Supervise until stopped, or in a burst until all children are through."""
+        """Supervises until stopped, or in a burst until all children are through."""
         speaking.start_without_a_thread()
         before = signal.signal(signal.SIGCHLD, self._on_child)
         try:
@@ -129,7 +129,7 @@ class Supervisor:
         return signals.code(max([int(self._code), *(child.code or 0 for child in self._children)]))
 
     def stop(self, code: WorkerExit = WorkerExit.CLEAN) -> None:
-        """Ask all children to stop, and stop when they have. Safe in signal handlers."""
+        """Asks all children to stop, and stops when they have. Safe in signal handlers."""
         if self._stopping is None:
             self._stopping = time.monotonic()
             self._code = code

@@ -266,7 +266,7 @@ class Worker:
             wake.ring()
 
     def wait_for_slot(self, seconds: float) -> None:
-        """Wait until a slot becomes free, `seconds` at most."""
+        """Waits until a slot becomes free, `seconds` at most."""
         self._freed.wait(seconds)
 
     def complaints(self) -> list[str]:

@@ -97,7 +97,7 @@ def rest() -> None:
 
 
 def drop() -> None:
-    """Close all connections of this thread; the next statement opens new ones."""
+    """Closes all connections of this thread; the next statement opens new ones."""
     for connection in connections.all(initialized_only=True):
         _discard(connection)
 

@@ -109,11 +109,11 @@ class Loop:
         return self._stopping.is_set()
 
     def start(self) -> None:
-        """Begin."""
+        """Begins."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the loop to end after its current step."""
+        """Asks the loop to end after its current step."""
         self._stopping.set()
         self.wake.ring()
 

@@ -19,7 +19,7 @@ from django.db import connections
 
 
 def readable(descriptors: Iterable[int], seconds: float, *, writable: Iterable[int] = ()) -> set[int]:
-    """Wait until one of the descriptors has something to read, or one of `writable` takes more, `seconds` at most;
+    """Waits until one of the descriptors has something to read, or one of `writable` takes more, `seconds` at most;
     returns those.
 
     By `poll`: `select` refuses descriptors above 1023, which a process with many open files gets.
@@ -39,7 +39,7 @@ class Wake:
         self._event = threading.Event()
 
     def ring(self) -> None:
-        """Make the loop look again now. From any thread."""
+        """Makes the loop look again now. From any thread."""
         if not self._event.is_set():  # several times cheaper than setting it again, and usually the case
             self._event.set()
 
@@ -81,7 +81,7 @@ class Timing(Protocol):
         ...
 
     def wait(self, condition: threading.Condition, microseconds: int | None) -> None:
-        """Wait on a condition that the caller holds; None waits for a notification only."""
+        """Waits on a condition that the caller holds; None waits for a notification only."""
         ...
 
 
@@ -113,12 +113,12 @@ class Doorbell:
             self._outer.send(b"!")
 
     def wait(self, seconds: float) -> None:
-        """Wait for a ring, `seconds` at most."""
+        """Waits for a ring, `seconds` at most."""
         if readable([self._inner.fileno()], seconds):
             self._inner.recv(4096)
 
     def close(self) -> None:
-        """Give the sockets back."""
+        """Gives the sockets back."""
         self._inner.close()
         self._outer.close()
 
