@@ -65,7 +65,7 @@ LONG: dict[str, int] = {
     "chaos/": 120,
     "host/": 90,
     "machine/": 35,
-    "house/": 30,
+    "house/": 150,
     "testing/": 30,
     "bench/": 30,
     "project/test_demo.py": 20,

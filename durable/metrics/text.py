@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from durable.metrics.readings import Key, Readings
 from durable.metrics.series import ALL, ASKED_AT, BUCKETS, Kind, Series
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""Of the text that every version of the package writes, and every Prometheus reads."""
 
 
 def available() -> bool:
@@ -30,7 +33,7 @@ def rendered(values: Readings) -> tuple[str, bytes]:
         def collect(self) -> Iterator[Metric]:
             return _families(values)
 
-    return exposition.CONTENT_TYPE_PLAIN_0_0_4, exposition.generate_latest(Current())
+    return CONTENT_TYPE, exposition.generate_latest(Current())
 
 
 def _families(values: Readings) -> Iterator[Metric]:
