@@ -39,7 +39,9 @@ class Driver:
         assert start.start([new]) == [Started(workflow_id)]
         return workflow_id
 
-    def enqueue(self, definition: Any, *args: Any, budget: int = 5, deliveries: int = 8, **values: Any) -> uuid.UUID:
+    def enqueue(
+        self, definition: Any, *args: Any, budget: int | None = 5, deliveries: int = 8, **values: Any
+    ) -> uuid.UUID:
         """Enqueue a single activity."""
         workflow_id = uuid.uuid4()
         new = enqueue.new_activity(

@@ -17,11 +17,10 @@ from durable.conf import settings as configured
 from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
 from durable.kernel.authoring.options import resolve
 from durable.kernel.authoring.registry import registry
-from durable.kernel.codec import encode_arguments
 from durable.kernel.history.events import EventType
 from durable.kernel.payloads import birthplace
-from durable.outcomes import Started
 from tests.conftest import ROOT
+from tests.flow.driver import Driver
 from tests.waiting import PATIENCE, Gate
 from tests.worker.plant import activities, fighters, quiet, workflows
 from tests.worker.processes import Pipes, Start
@@ -33,38 +32,20 @@ class Plant:
     """What the tests do with the engine, by hand."""
 
     def enqueue(self, definition: Any, *args: Any, budget: int | None = None, queue: str = "default") -> uuid.UUID:
-        """Enqueue a single activity; answers its workflow's id."""
-        from durable.conf import settings
-        from durable.flow.caller import enqueue
-
-        terms = resolve({}, definition, settings)
-        workflow_id = uuid.uuid4()
-        new = enqueue.new_activity(
-            id=workflow_id,
-            activity=definition.name,
-            payload=encode_arguments(definition, args, {}, codec=configured.codec(), workflow_id=workflow_id),
-            attempt_budget=budget or terms.attempt_budget,
-            delivery_budget=terms.delivery_budget,
-            options={"on_dead_letter": settings.on_dead_letter},
+        """Enqueues a single activity as its definition says; returns its workflow's id."""
+        terms = resolve({}, definition, configured)
+        return Driver().enqueue(
+            definition,
+            *args,
+            budget=budget or terms.attempt_budget,
+            deliveries=terms.delivery_budget,
+            options={"on_dead_letter": configured.on_dead_letter},
             queue=queue,
         )
-        [outcome] = enqueue.enqueue([new])
-        assert isinstance(outcome, Started)
-        return outcome.workflow_id
 
     def start(self, definition: Any, *args: Any) -> uuid.UUID:
-        """Start a workflow."""
-        from durable.flow.caller import start
-
-        workflow_id = uuid.uuid4()
-        new = start.new_workflow(
-            id=workflow_id,
-            type=definition.name,
-            payload=encode_arguments(definition, args, {}, codec=configured.codec(), workflow_id=workflow_id),
-        )
-        [outcome] = start.start([new])
-        assert isinstance(outcome, Started)
-        return outcome.workflow_id
+        """Starts a workflow."""
+        return Driver().start(definition, *args)
 
     def signal(self, workflow_id: uuid.UUID, name: str, payload: str) -> None:
         """Send a signal with a text."""
