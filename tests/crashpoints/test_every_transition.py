@@ -29,6 +29,7 @@ NO_TRANSITIONS = {
         "durable.store.operators.causes",
         "durable.store.operators.reads",
         *("durable.flow.looks.clusters", "durable.store.operators.sent"),
+        *("durable.flow.looks.measures", "durable.store.operators.measures"),
         "durable.store.operators.proof",
     ),
     *("durable.flow.transactions.transaction", "durable.store.connections.sql"),

@@ -17,6 +17,7 @@ from durable.flow.transactions.commits import ClaimCommit
 from durable.flow.upkeep import reconcile
 from durable.models import FailedAttempt, OutboxRow, WorkItem
 from durable.outcomes import AckOutcome, Cause, Claim, GiveBack, HeldDelivery, ReconcileReport, Renewal
+from durable.store.deliveries import claims
 from tests.flow import cases
 from tests.flow.driver import LEASE, Driver, items, row, workflow
 from tests.flow.state import everything, expire
@@ -73,6 +74,22 @@ def test_claims_leave_out_the_queues_that_others_send(driver: Driver) -> None:
     here = driver.enqueue(cases.step, 2)
     taken = claim.claim(worker="w", limit=9, queues=None, lease_for=LEASE, but=("reports", "unused"))
     assert [c.workflow_id for c in taken] == [here]
+
+
+def test_claims_take_the_highest_priority_of_all_queues_that_are_not_left_out(driver: Driver) -> None:
+    for number, queue in enumerate(("a", "reports", "b", "c", "zebra")):
+        driver.enqueue(cases.step, number, queue=queue, priority=number)
+    taken = claim.claim(worker="w", limit=3, queues=None, lease_for=LEASE, but=("reports", "zebra"))
+    assert [row(c.workflow_id).queue for c in taken] == ["c", "b", "a"]
+
+
+def test_claims_beside_very_many_queues_leave_out_the_same(driver: Driver) -> None:
+    """Too many to be asked one by one."""
+    for number in range(claims.MOST_QUEUES + 1):
+        driver.enqueue(cases.step, number, queue=f"queue {number}")
+    driver.enqueue(cases.step, 1, queue="reports", priority=9)
+    taken = claim.claim(worker="w", limit=100, queues=None, lease_for=LEASE, but=("reports",))
+    assert len(taken) == claims.MOST_QUEUES + 1
 
 
 def test_claims_of_suspects_leave_them_out_too(driver: Driver) -> None:

@@ -74,6 +74,19 @@ def test_a_claim_reads_its_rows_from_the_index_in_claim_order(driver: Driver) ->
             assert not [line for line in plan if "TEMP B-TREE" in line]
 
 
+@on_sqlite
+def test_a_claim_that_leaves_a_queue_out_finds_the_others_by_steps_in_the_index(driver: Driver) -> None:
+    driver.enqueue(cases.step, 1)
+    driver.enqueue(cases.step, 2, queue="reports")
+    with CaptureQueriesContext(connection) as captured:
+        assert len(claim.claim(worker="w", limit=9, queues=None, lease_for=LEASE, but=("reports",))) == 1
+    [looking] = [query["sql"] for query in captured if "RECURSIVE" in query["sql"]]
+    assert any("durable_outbox_claim_queue (queue>?)" in line for line in _lines(looking))
+    assert not [line for line in _lines(looking) if "TEMP B-TREE" in line]
+    [_, claiming] = [query["sql"] for query in captured if "ORDER BY priority DESC" in query["sql"]]
+    assert any("durable_outbox_claim_queue (queue=?)" in line for line in _lines(claiming))
+
+
 def _begin_and_keep_house() -> None:
     """What a worker does at its start, and again and again afterwards."""
     settle.settle_closed()
@@ -223,6 +236,18 @@ def test_a_claim_walks_its_index_however_many_rows_are_due_and_whosever_they_are
         assert all(found in (index, "durable_outbox_claim") for found, index in zip(used, indexes, strict=True))
         assert queues is None or "empty" not in queues or "durable_outbox_claim_queue" in used
         assert len(indexes) > 1 or not [node for node in looking if "Sort" in node["Node Type"]]
+
+
+@on_postgresql
+@pytest.mark.parametrize("but", [("default",), ("elsewhere",)])
+def test_a_claim_that_leaves_a_queue_out_does_not_walk_past_its_rows(backlog, but: tuple[str, ...]) -> None:
+    """One step in the index for each queue, then the index of those that are left."""
+    plans = _plans(partial(claim.claim, worker="w", limit=100, queues=None, lease_for=LEASE, but=but))
+    assert len(plans) == (1 if but == ("default",) else 3)
+    assert not {sql[:100]: nodes for sql, plan in plans if (nodes := _costly(plan))}
+    steps = [node for node in _nodes(plans[0][1]) if "Index Name" in node]
+    assert {node["Index Name"] for node in steps} == {"durable_outbox_claim_queue"}
+    assert not [node for node in _nodes(plans[0][1]) if "Sort" in node["Node Type"] or node["Node Type"] == "Aggregate"]
 
 
 @on_postgresql

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from durable import testing
 from durable.models import OutboxRow, WorkItem
 from durable.outcomes import WorkflowStatus
 from durable.worker.process.receiving import Received, receive
@@ -99,6 +100,14 @@ def test_a_burst_leaves_to_others_what_is_sent(plant: Plant, recorded: type[Reco
     plant.burst()
     plant.burst(queues=("reports",))
     assert (plant.labels(), recorded.sent) == (["here"], [])
+
+
+def test_a_drain_of_a_users_test_runs_what_would_be_sent(plant: Plant, recorded: type[Recorded]) -> None:
+    """It waits for no cluster, and needs none."""
+    away = plant.enqueue(activities.note, "away", queue="reports")
+    testing.drain()
+    assert (plant.labels(), recorded.sent) == (["away"], [])
+    assert completed(plant, away)
 
 
 def test_a_queue_that_goes_back_to_the_workers_takes_its_work_along(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 
@@ -30,6 +31,27 @@ def anything_due(
     """Looks, without a lock, whether there is a row that `lock_due` could lock: 1 or 0."""
     statement, params = _due(connection, queues, but, suspects=suspects, limit=1, ending="")
     return len(sql.fetch(connection, statement, params))
+
+
+MOST_QUEUES = 50
+"""Of more queues a claim looks at all rows."""
+
+
+def pending_queues(connection: BaseDatabaseWrapper, *, but: Collection[str]) -> tuple[str, ...] | None:
+    """The queues that have pending rows, without those in `but`: each found by one step in the index, however much
+    waits in the others. None if there are too many to be asked one by one.
+    """
+    pending = "durable_outboxrow WHERE status = 'pending' AND NOT paused AND NOT suspect AND NOT waiting"
+    # An aggregate would read the whole index on PostgreSQL.
+    following = f"SELECT queue FROM {pending} AND queue > q.name ORDER BY queue LIMIT 1"
+    rows = sql.fetch(
+        connection,
+        f"WITH RECURSIVE q(name) AS (SELECT (SELECT queue FROM {pending} ORDER BY queue LIMIT 1) "
+        f"UNION ALL SELECT ({following}) FROM q WHERE q.name IS NOT NULL) "
+        f"SELECT name FROM q WHERE name IS NOT NULL LIMIT {MOST_QUEUES + len(but) + 1}",
+    )
+    queues = tuple(name for (name,) in rows if name not in but)
+    return queues if len(queues) <= MOST_QUEUES else None
 
 
 def lock_due(
