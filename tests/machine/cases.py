@@ -128,8 +128,33 @@ async def stubborn(number: int) -> str:
     return "done"
 
 
+@workflow(name="machine.family")
+async def family(number: int) -> list[str]:
+    """Children of every policy; one that is given up, and one that nobody awaits."""
+    given_up = asyncio.create_task(approval.execute(number))
+    below = [
+        nothing.options(parent_close="terminate").execute(number),
+        cleaner.execute(number),
+        steps.options(parent_close="abandon").execute(number),
+    ]
+    talk.start(number)
+    ends = list(await asyncio.gather(*below[:2], return_exceptions=True))
+    given_up.cancel()
+    ends += await asyncio.gather(given_up, below[2], return_exceptions=True)
+    return [type(end).__name__ for end in ends]
+
+
+@workflow(name="machine.clan")
+async def clan(number: int) -> str:
+    """A tree: what ends it goes down level by level."""
+    ends = await asyncio.gather(
+        family.options(parent_close="terminate").execute(number), family.execute(number), return_exceptions=True
+    )
+    return ",".join(type(end).__name__ for end in ends)
+
+
 WORKFLOWS: dict[str, Any] = {
     each.name.partition(".")[2]: each
-    for each in (nothing, steps, fails, fan, limited, cleaner, approval, talk, race, stubborn)
+    for each in (nothing, steps, fails, fan, limited, cleaner, approval, talk, race, stubborn, family, clan)
 }
 ACTIVITIES: dict[str, Any] = {each.name.partition(".")[2]: each for each in (step, told, kept)}

@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import datetime
 
 from durable.store.operators.proof import DECIDES
+from tests.machine.promises import families
 from tests.machine.promises.turns import CLOSING, OUTCOMES
 from tests.machine.state import Row, State, by_owner
 
@@ -25,6 +26,7 @@ def check(state: State) -> None:
     for item in state.items.values():
         _item(state, item)
     _messages(state)
+    families.check(state)
     _keys(state)
     _audits(state)
 
@@ -48,7 +50,9 @@ def _outcomes(state: State, workflow: Row, history: list[Row], mine: list[Row], 
         return
     scheduled = [e["ordinal"] for e in history if e["type"] == "activity_scheduled"]
     rows = {row["ordinal"]: row for row in mine}
-    assert scheduled == sorted(rows) == list(range(1, len(rows) + 1))
+    others = [e["ordinal"] for e in history if e["type"] == "child_started"]
+    assert scheduled == sorted(rows)
+    assert sorted([*scheduled, *others]) == list(range(1, len(rows) + len(others) + 1)), "one counter for all calls"
     count = Counter(e["ordinal"] for e in history if e["type"] in OUTCOMES)
     assert set(count.values()) <= {1}, "no activity has two outcomes"
     began = {e["ordinal"]: e["seq"] for e in history if e["type"] == "activity_scheduled"}

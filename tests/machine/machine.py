@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from durable import clock
+from durable.client import ids
 from durable.flow.looks import prove
 from durable.outcomes import Cause, RedriveMode
 from tests.machine import cases, invariants
@@ -15,7 +16,7 @@ from tests.machine.calling import Calling, activities, kinds
 from tests.machine.crew import HANDS
 from tests.machine.operating import Operating
 from tests.machine.promises import deliveries, turns
-from tests.machine.stage import Stage, hands, of_stage
+from tests.machine.stage import CHANCE, Stage, hands, of_stage
 from tests.machine.stage import held as held_ones
 from tests.machine.working import Working
 
@@ -107,6 +108,7 @@ class Machine(Calling, Working, Operating):
                 self._drain()
         finally:
             clock.unfreeze()
+            ids.new = CHANCE
 
     def _drain(self) -> None:
         if self.open is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import uuid
 from collections import Counter
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from durable import clock
+from durable.client import ids
 from durable.errors import DurableError
 from durable.outcomes import Claim
 from tests.machine import invariants
@@ -29,6 +31,18 @@ NOBODY = uuid.UUID(int=7)
 Answer = TypeVar("Answer")
 
 
+CHANCE = ids.new
+
+
+def counted_ids() -> Callable[[], uuid.UUID]:
+    """Ids that are the same in each walk, and with them those of children. These start at one instant, and their order
+    of turns depends on their ids.
+    """
+    numbers = itertools.count(1)
+    begins = (int(BEGINNING.timestamp() * 1000) << 80) | (0x7 << 76) | (0b10 << 62)
+    return lambda: uuid.UUID(int=begins | next(numbers))
+
+
 class Stage(RuleBasedStateMachine):
     """Rules speak of `w1`, `w2`, … and of deliveries `d1`, `d2`, …: a program that is printed can be read."""
 
@@ -39,6 +53,7 @@ class Stage(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         clock.freeze(BEGINNING)
+        ids.new = counted_ids()
         self.crew.forget()
         states.empty()
         self.workflows: dict[str, uuid.UUID] = {}

@@ -21,7 +21,7 @@ from durable.models import Message
 from durable.store.deliveries import outbox, work_items
 from durable.store.deliveries.work_items import DeliveryKey, LockedItem
 from durable.store.operators import redrives, staff_actions
-from durable.store.runs import history, messages, sleeping
+from durable.store.runs import family, history, messages, sleeping
 from tests.machine.machine import Machine
 
 HUNT = settings(
@@ -113,6 +113,14 @@ def _a_sleeper_is_not_woken(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(sleeping, "rearm", lambda connection, ids: None)
 
 
+def _parents_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(family, "tell_parents", lambda connection, ends: None)
+
+
+def _children_are_not_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(family, "ask_children", lambda connection, closed: None)
+
+
 FAULTS: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     _any_token_is_good: {"go_on", "acknowledge", "abandon", "a_worker_sleeps_too_long"},
     _recorded_outcomes_are_not_looked_up: {"go_on", "a_row_dies", "redrive", "time_passes", "turn"},
@@ -125,6 +133,8 @@ FAULTS: dict[Callable[[pytest.MonkeyPatch], None], set[str]] = {
     _paused_ones_are_claimed: {"go_on", "turn", "operate", "claim"},
     _one_token_for_all_claims: {"go_on", "start", "enqueue", "claim"},
     _a_sleeper_is_not_woken: {"go_on", "operate"},
+    _parents_are_not_told: {"go_on", "start", "operate"},
+    _children_are_not_asked: {"go_on", "start", "operate"},
 }
 """Each fault, and the rules that suffice to show it. All of them together would show it, too, and take longer."""
 Mutate = Callable[[pytest.MonkeyPatch], None]

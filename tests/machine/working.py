@@ -56,10 +56,18 @@ class Working(Stage):
         after = states.read()
         self._taken(by, report, after, room)
         turns.judge(self.state, turns.not_yet_taken(after, report), report, queues=queues, limit=limit)
+        self._meet_children(after)
         self.note(
             "turned", *(f"a turn wrote {e['type']}" for key, e in after.events.items() if key not in self.state.events)
         )
         self.adopt(after)
+
+    def _meet_children(self, after: State) -> None:
+        """What a turn has started has a name from now on."""
+        known = list(self.workflows.values())
+        new = [row for key, row in after.workflows.items() if key not in known]
+        for row in sorted(new, key=lambda row: (known.index(row["parent_id"]), row["parent_ordinal"])):
+            self.introduce(row["id"])
 
     def _turn(self, by: str, queues: tuple[str, ...] | None, limit: int, room: int = 0) -> TurnReport:
         cache = self.crew[by].cache
@@ -320,6 +328,7 @@ class Working(Stage):
         after = states.read()
         turns.judge(self.state, after, report, queues=None, limit=50, all_of_them=0)
         assert after.workflows[workflow_id] == before
+        self._meet_children(after)
         self.adopt(after)
 
     def locked(self, table: str, column: str, key: Any) -> Any:

@@ -7,6 +7,7 @@ import uuid
 from typing import Any
 from unittest.mock import ANY
 
+from tests.machine.promises import families
 from tests.machine.state import Row, State
 
 
@@ -97,6 +98,7 @@ def close(
         poison_turns=0,
         closed_at=state.now,
     )
+    families.tell(state, state.workflows[workflow_id])
 
 
 def outcomes(state: State, workflow_id: uuid.UUID, ordinal: int) -> list[Row]:

@@ -23,7 +23,7 @@ def _refusal(state: State, workflow_id: uuid.UUID) -> Any:
 
 def _park(state: State, workflow_id: uuid.UUID, *, parked: bool) -> None:
     for message in state.messages_of(workflow_id):
-        message["parked"] = parked
+        message["parked"] = parked and message["kind"] != "terminate"
 
 
 def pause(state: State, workflow_id: uuid.UUID, reason: str) -> Any:

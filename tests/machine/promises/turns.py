@@ -13,6 +13,7 @@ from typing import Any
 from durable.conf import settings
 from durable.kernel.authoring.registry import registry
 from durable.outcomes import TurnReport
+from tests.machine.promises import families
 from tests.machine.promises.history import outcomes
 from tests.machine.state import Row, State, by_owner
 
@@ -25,6 +26,7 @@ _OF_MESSAGE = {
     "signal": "signal_received",
     "cancel": "cancel_requested",
 }
+_OF_CHILDREN = {"child_completed", "child_failed"}
 
 
 def is_turnable(workflow: Row) -> bool:
@@ -54,6 +56,9 @@ def judge(
 ) -> None:
     """Raise what a turn has done that it may not do."""
     candidates = due(before, queues)
+    started = after.workflows.keys() - before.workflows.keys()
+    before, after = families.without(before, after)
+    assert before.workflows.keys() | started == after.workflows.keys() | started
     touched: set[uuid.UUID] = set()
     were, are = ({table: by_owner(getattr(state, table)) for table in _OWNED} for state in (before, after))
     for workflow_id, workflow in before.workflows.items():
@@ -91,7 +96,11 @@ def _judge(before: State, after: State, workflow_id: uuid.UUID) -> None:
     assert not new.keys() - old.keys(), "a turn has sent a message"
     if not before.is_live(workflow_id):
         _only(before, after, workflow_id, "messages")
-        assert new == {key: {**message, "parked": True} for key, message in old.items()}, "an ended workflow keeps all"
+        kept = {key: {**m, "parked": True} for key, m in old.items() if m["kind"] not in ("child", "terminate")}
+        assert new == kept, "an ended workflow keeps all that callers have said"
+        return
+    if any(message["kind"] == "terminate" for message in old.values()):
+        _judge_terminated(before, after, workflow_id)
         return
     if not is_turnable(was):
         assert not gone, "messages of a workflow that may not turn were consumed"
@@ -121,6 +130,19 @@ def _judge(before: State, after: State, workflow_id: uuid.UUID) -> None:
     _judge_rows(before, after, workflow_id, fresh, bool(closing))
 
 
+def _judge_terminated(before: State, after: State, workflow_id: uuid.UUID) -> None:
+    """By the order of its parent's end, in whatever state it was: nothing else of it is read."""
+    was, now = before.workflows[workflow_id], after.workflows[workflow_id]
+    fresh = after.events_of(workflow_id)[was["last_seq"] :]
+    assert [event["type"] for event in fresh] == ["workflow_cancelled"]
+    assert fresh[0]["data"]["terminated"] is True
+    assert (now["status"], now["wake_at"]) == ("cancelled", None)
+    old, new = _of(before, "messages", workflow_id), _of(after, "messages", workflow_id)
+    gone = [message for key, message in old.items() if key not in new]
+    _judge_unread(after, workflow_id, gone, fresh, new, old)
+    _judge_rows(before, after, workflow_id, fresh, closing=True)
+
+
 def _only(before: State, after: State, workflow_id: uuid.UUID, *tables: str) -> None:
     for table in set(_OWNED) - set(tables):
         assert _of(before, table, workflow_id) == _of(after, table, workflow_id), f"{table} have changed"
@@ -134,6 +156,12 @@ def _read(before: State, was: Row, fresh: list[Row], gone: list[Row]) -> list[Ro
     timers = [(timer["id"], datetime.fromisoformat(timer["due"])) for timer in was["timers"]]
     began = any(m["kind"] == "start" for m in gone)
     for event in fresh:
+        if event["type"] in _OF_CHILDREN:
+            child = event["data"]["child"]
+            match = next((m for m in left if m["kind"] == "child" and json.loads(m["payload"])["child"] == child), None)
+            assert match is not None, f"no child has sent {event}"
+            left.remove(match)
+            continue
         kind = next((kind for kind, type in _OF_MESSAGE.items() if type == event["type"]), None)
         if kind is not None:
             match = next((m for m in left if m["kind"] == kind and _says(m, event)), None)
@@ -171,6 +199,10 @@ def _judge_unread(
         if message["kind"] in ("completed", "failed"):
             late = outcomes(after, workflow_id, message["ordinal"]) or closing
             assert late, f"a result was lost: {message}"
+        if message["kind"] == "child":
+            child = json.loads(message["payload"])["child"]
+            heard = [e for e in after.events_of(workflow_id) if e["data"].get("child") == child]
+            assert closing or "child_cancelled" in [e["type"] for e in heard], f"an end was lost: {message}"
     assert not [message for message in left if message["kind"] == "signal"], "a signal was lost"
     asked = any(e["type"] == "cancel_requested" for e in after.events_of(workflow_id))
     assert asked or not any(m["kind"] == "cancel" for m in left) or _ended_at_once(closing), "a request was lost"
