@@ -223,6 +223,19 @@ async def describes() -> list[Any]:
     return [str(info.parent_id) if info.parent_id else None, info.key, info.type]
 
 
+@workflow(name="families.tells_its_parent")
+async def tells_its_parent() -> None:
+    """Passes on what it knows of itself: replay compares it."""
+    parent = durable.workflow_info().parent_id
+    assert parent is not None
+    await cases.step.execute(parent.int % 1_000)
+
+
+@workflow(name="families.of_a_teller")
+async def of_a_teller() -> None:
+    await tells_its_parent.execute()
+
+
 @workflow(name="families.asks_its_child")
 async def asks_its_child() -> list[Any]:
     child = describes.options(key="mine").execute()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from durable import testing
 from durable.flow.caller import cancel
 from durable.flow.operator import pause, resume, terminate, unblock
 from durable.kernel.authoring.registry import registry
@@ -218,3 +219,22 @@ def test_of_several_calls_with_one_key_the_first_gets_it(driver: Driver, _: int)
     driver.run()
     assert result(parent) == ["0", *["KeyTaken"] * 4]
     assert workflow(parent).children == 1
+
+
+def test_a_childs_history_alone_says_who_its_parent_is(driver: Driver) -> None:
+    parent = driver.start(families.of_a_teller)
+    driver.run()
+    child = only_child(parent).pk
+    assert event(child, "workflow_started").data["parent"] == str(parent)
+    assert testing.replay_here(testing.export_history(child)).drift == 0
+
+
+def test_a_child_that_is_cancelled_before_its_first_turn_is_started_first(driver: Driver) -> None:
+    parent = driver.start(families.holds, "tidies_up", "cancel", "await")
+    driver.turn(1)
+    child = only_child(parent).pk
+    assert history(child) == ["workflow_started"]
+    cancel.cancel(child)
+    driver.run()
+    assert history(child)[1:4] == ["workflow_begun", "cancel_requested", "activity_scheduled 1"]
+    assert workflow(child).status == "cancelled"

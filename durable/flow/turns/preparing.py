@@ -198,7 +198,6 @@ def _replay(workflow: LockedWorkflow, events: Sequence[Event], batch: Batch, ann
         workflow_id=workflow.id,
         run=workflow.run,
         key=workflow.key,
-        parent_id=workflow.parent_id,
         codec=settings.codec(),
         limits=Limits(
             cpu_for=settings.turn_cpu_for,

@@ -7,7 +7,8 @@ type                 data
 ==================== ========================================================================================
 workflow_started     type, input (payload; absent for a single activity), python ("3.11"), digest_key (wrapped by the
                      codec; shown to nobody; absent in runs that began before it and for a single activity), trace (the
-                     caller's traceparent and tracestate, if it had a trace; not for a single activity)
+                     caller's traceparent and tracestate, if it had a trace; not for a single activity), parent (id, of
+                     a child)
 workflow_begun       (nothing)
 workflow_completed   result (payload), dropped_tasks, dropped_commands, unread
 workflow_failed      cause (ordinals), failure {type, message, traceback} or {type, sealed}, dropped_tasks,
@@ -60,6 +61,9 @@ TRACE: Final = "trace"
 """The key of the caller's trace, in the data of `workflow_started` and in the options of an outbox row. Engines that do
 not know it pass over it.
 """
+
+PARENT: Final = "parent"
+"""The key of the workflow that has started a child, in the data of its `workflow_started`."""
 
 
 class EventType(StrEnum):

@@ -111,7 +111,6 @@ class Execution:
         workflow_id: uuid.UUID,
         run: int,
         key: str | None = None,
-        parent_id: uuid.UUID | None = None,
         codec: Codec,
         limits: Limits,
         cpu_clock: Callable[[], float],
@@ -120,7 +119,7 @@ class Execution:
         self.workflow_id = workflow_id
         self.run = run
         self.key = key
-        self.parent_id = parent_id
+        self.parent_id: uuid.UUID | None = None
         self.codec = codec
         self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
         self.calls = Calls(self.loop, codec, ChildIds(workflow_id, run), limit=limits.max_events)

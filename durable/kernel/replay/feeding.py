@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from durable.errors.showing import is_a
 from durable.kernel import failures
 from durable.kernel.codec import read_arguments, read_digest_key
 from durable.kernel.history.commands import CancelWorkflow, CompleteWorkflow, Ending, FailWorkflow
-from durable.kernel.history.events import TRACE, Event, EventType
+from durable.kernel.history.events import PARENT, TRACE, Event, EventType
 from durable.kernel.loop.event_loop import trouble_of_the_machine
 from durable.kernel.loop.futures import ActivityFuture
 from durable.kernel.payloads import birthplace
@@ -94,6 +95,8 @@ def _start(execution: Execution, event: Event) -> int:
     except PayloadError as problem:
         raise unreadable(event, "The key of the workflow's digests", problem) from problem
     execution.trace = event.data.get(TRACE)
+    parent = event.data.get(PARENT)
+    execution.parent_id = None if parent is None else uuid.UUID(parent)
     loop = execution.loop
     loop.main = loop.create_task(definition.fn(*args, **kwargs), name="main", context=Context())
     return heft(plain)

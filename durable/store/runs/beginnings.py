@@ -11,15 +11,21 @@ from typing import Any
 from durable import tracing
 from durable.conf import settings
 from durable.kernel.codec import DIGEST_KEY_BYTES, stored_digest_key
-from durable.kernel.history.events import DIGEST_KEY, TRACE
-from durable.store.runs.starts import NewWorkflow
+from durable.kernel.history.events import DIGEST_KEY, PARENT, TRACE
+from durable.store.runs.starts import NewWorkflow, ParentCall
 
 
 def new_workflow(
-    *, id: uuid.UUID, payload: str, type: str, trace: Mapping[str, str] | None = None, **values: Any
+    *,
+    id: uuid.UUID,
+    payload: str,
+    type: str,
+    trace: Mapping[str, str] | None = None,
+    call: ParentCall | None = None,
+    **values: Any,
 ) -> NewWorkflow:
-    """A workflow to start, with the data of its started event, which goes on with `trace`, or with the caller's. Raises
-    `PayloadError` where the codec fails.
+    """A workflow to start, with the data of its started event, which goes on with `trace`, or with the caller's; with
+    the `call` of a parent, a child. Raises `PayloadError` where the codec fails.
     """
     started: dict[str, Any] = {
         "type": type,
@@ -29,4 +35,6 @@ def new_workflow(
     }
     if (trace := trace or tracing.current()) is not None:
         started[TRACE] = trace
-    return NewWorkflow(id=id, type=type, payload=payload, started=started, **values)
+    if call is not None:
+        started[PARENT] = str(call.parent)
+    return NewWorkflow(id=id, type=type, payload=payload, started=started, call=call, **values)
