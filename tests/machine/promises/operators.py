@@ -105,17 +105,19 @@ def deploy(state: State, version: str) -> int:
 
 
 def poison(state: State, workflow_id: uuid.UUID) -> None:
-    """Counted; blocked at the limit, once."""
+    """Counted; blocked at the limit, once, and again if it was offered to other code meanwhile."""
     if not state.is_live(workflow_id):
         return
     workflow = state.workflows[workflow_id]
     turns = workflow["poison_turns"] + 1
-    if turns < settings.turn_poison_limit or workflow["blocked_reason"]:
+    since = workflow["blocked_at"]
+    if turns < settings.turn_poison_limit or (since is not None and workflow["blocked_version"]):
         workflow["poison_turns"] = turns
         return
-    append(state, workflow_id, "workflow_blocked")
+    if since is None:
+        append(state, workflow_id, "workflow_blocked")
     _unmark(workflow)
-    workflow.update(blocked_reason=ANY, blocked_version=registry.version(), blocked_at=state.now, wake_at=None)
+    workflow.update(blocked_reason=ANY, blocked_version=registry.version(), blocked_at=since or state.now, wake_at=None)
     _park(state, workflow_id, parked=True)
 
 
