@@ -27,6 +27,7 @@ NO_TRANSITIONS = {
         *("durable.flow.looks.sampling", "durable.store.operators.shapes", "durable.flow.transactions.troubles"),
         *("durable.flow.looks.single", "durable.store.operators.singles"),
         "durable.store.operators.causes",
+        *("durable.flow.looks.measures", "durable.store.operators.measures"),
         "durable.store.operators.reads",
         *("durable.flow.looks.clusters", "durable.store.operators.sent"),
         *("durable.flow.looks.measures", "durable.store.operators.measures"),
