@@ -43,7 +43,7 @@ ONCE: dict[str, str] = {
         OF_VALUES
     ),
     "bench/test_soak.py::test_workers_that_leak_memory_and_connections_are_not_flat": OF_THE_TESTS,
-    "canary/test_canary.py::test_it_can_fail": OF_THE_TESTS,
+    "canary/test_canary.py::test_the_search_for_the_canary_can_fail": OF_THE_TESTS,
     "machine/test_mutants.py::test_every_fault_of_these_is_found": OF_THE_TESTS,
     "house/test_readme.py::test_the_settings_of_the_quick_start_keep_what_the_host_has": OF_SQLITE,
     "project/test_demo.py": OF_SQLITE,

@@ -59,14 +59,14 @@ def test_a_judged_one_is_only_closed(discarder: Client) -> None:
     assert not Message.objects.exists()
 
 
-def test_it_needs_a_reason(discarder: Client) -> None:
+def test_a_discard_needs_a_reason(discarder: Client) -> None:
     row = letter()
     again = confirm(discarder, choose(discarder, "discard", row), reason=" ")
     assert "A reason is required" in again.text
     assert status(row) == "dead"
 
 
-def test_it_asks_what_becomes_of_the_workflow_and_takes_no_other_answer(discarder: Client) -> None:
+def test_a_discard_asks_what_becomes_of_the_workflow_and_takes_no_other_answer(discarder: Client) -> None:
     row = letter()
     page = choose(discarder, "discard", row)
     assert page.text.count('name="then"') == 2
@@ -75,7 +75,7 @@ def test_it_asks_what_becomes_of_the_workflow_and_takes_no_other_answer(discarde
     assert status(row) == "dead"
 
 
-def test_it_does_not_ask_where_no_workflow_waits(discarder: Client) -> None:
+def test_a_discard_does_not_ask_where_no_workflow_waits(discarder: Client) -> None:
     judged = letter(failure_delivered=True)
     page = choose(discarder, "discard", judged)
     assert 'name="then"' not in page.text
@@ -95,7 +95,7 @@ def test_a_second_discard_of_another_form_is_refused_with_what_happened(discarde
     assert StaffAction.objects.count() == 1
 
 
-def test_its_page_stays_readable(discarder: Client) -> None:
+def test_the_page_of_a_discarded_row_stays_readable(discarder: Client) -> None:
     row = letter()
     act(discarder, "discard", row, reason="paid by hand")
     text = discarder.get(one_url(row, "discard").replace("/discard/", "/change/")).text

@@ -113,7 +113,7 @@ ENDS: dict[str, tuple[Callable[[User], object], str]] = {
 
 
 @pytest.mark.parametrize("end", list(ENDS))
-def test_it_stops_when_its_actor_may_not_go_on(
+def test_a_job_stops_when_its_actor_may_not_go_on(
     client: Client, anna: User, after_the_first_piece: Callable[[Act], None], end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     do, why = ENDS[end]
@@ -144,7 +144,7 @@ def test_a_discard_that_cancels_stops_when_its_actor_may_not_cancel_any_more(
     assert sorted(states(rows)) == ["cancelled"] * 2 + ["dead"] * 4
 
 
-def test_it_goes_on_for_as_long_as_its_actor_may(client: Client, anna: User, settings: Any) -> None:
+def test_a_job_goes_on_for_as_long_as_its_actor_may(client: Client, anna: User, settings: Any) -> None:
     settings.DURABLE = {"ADMIN_SCOPE": "tests.admin.scopes.by_queue"}
     rows = six()
     others = [letter(queue="pay", workflow__status="paused", workflow__queue="pay") for _ in range(2)]

@@ -98,7 +98,7 @@ def test_a_database_that_does_not_answer_leaves_the_page_open(root: Client) -> N
     assert "could not be looked up" in response.text
 
 
-def test_it_needs_a_fixed_number_of_bounded_statements(root: Client) -> None:
+def test_triage_needs_a_fixed_number_of_bounded_statements(root: Client) -> None:
     letter()
     few = len(statements(root, index()))
     for _ in range(20):

@@ -157,7 +157,7 @@ def test_no_view_that_changes_something_is_wrapped_in_a_transaction_of_the_hosts
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_works_under_atomic_requests() -> None:
+def test_the_admin_works_under_atomic_requests() -> None:
     row = letter()
     other = factories.WorkflowFactory()
     client = enter()

@@ -245,7 +245,9 @@ def test_redaction_hides_it_from_everybody(
     assert [line for line in lines if CANARY in line] == []
 
 
-def test_it_can_fail(monkeypatch: pytest.MonkeyPatch, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_search_for_the_canary_can_fail(
+    monkeypatch: pytest.MonkeyPatch, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Where nothing is hidden the same searches find it everywhere."""
     started = play(monkeypatch)
     assert outcome(started) == EXPECTED

@@ -130,7 +130,7 @@ def test_only_the_payload_within_an_envelope_changes(keyed: Deploy) -> None:
     assert workflow.last_seq == len(before)
 
 
-def test_it_reaches_a_delivery_that_is_out(keyed: Deploy) -> None:
+def test_a_rotation_reaches_a_delivery_that_is_out(keyed: Deploy) -> None:
     keyed("old")
     handle = weigh.enqueue(CANARY)
     testing.drain()
@@ -145,7 +145,7 @@ def test_it_reaches_a_delivery_that_is_out(keyed: Deploy) -> None:
     assert testing.run(handle) == len(CANARY)
 
 
-def test_it_reaches_what_errors_said(keyed: Deploy) -> None:
+def test_a_rotation_reaches_what_errors_said(keyed: Deploy) -> None:
     keyed("old")
     handle = fail.enqueue(CANARY)
     with pytest.raises(durable.WorkflowFailed):

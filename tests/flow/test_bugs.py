@@ -85,7 +85,7 @@ def deploy(monkeypatch: pytest.MonkeyPatch, version: str) -> int:
     return unblock.after_deploy(version).count
 
 
-def test_it_is_shown_with_its_traceback_and_nothing_of_the_activation_stays(blocked: uuid.UUID) -> None:
+def test_a_bug_is_shown_with_its_traceback_and_nothing_of_the_activation_stays(blocked: uuid.UUID) -> None:
     found = stored(blocked)
     assert (found.status, found.blocked_reason) == ("running", "The workflow's code raised KeyError: 'cup'")
     assert (found.error_class, found.failure, found.wake_at) == ("KeyError", None, None)
@@ -97,7 +97,7 @@ def test_it_is_shown_with_its_traceback_and_nothing_of_the_activation_stays(bloc
     assert set(Message.objects.values_list("kind", "parked")) == {("completed", True)}
 
 
-def test_it_is_logged_as_an_error_with_the_errors_own_traceback(
+def test_a_bug_is_logged_as_an_error_with_the_errors_own_traceback(
     driver: Driver, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -109,7 +109,7 @@ def test_it_is_logged_as_an_error_with_the_errors_own_traceback(
     assert record.exc_info[0] is KeyError
 
 
-def test_its_texts_are_sealed_where_those_of_failures_are(driver: Driver, settings: Any) -> None:
+def test_the_texts_of_a_bug_are_sealed_where_those_of_failures_are(driver: Driver, settings: Any) -> None:
     """The class stays plain, as that of a failure."""
     settings.DURABLE = {"CODEC": "tests.canary.shifting.Shifting"}
     workflow_id = driver.start(at_once)

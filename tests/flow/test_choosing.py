@@ -86,7 +86,9 @@ def test_what_another_process_has_in_memory_is_left_to_it(
     assert history(owner)[-1] == "workflow_completed"
 
 
-def test_and_taken_when_it_does_not_come(mine: Driver, other: Driver) -> None:
+def test_what_another_process_has_in_memory_is_turned_when_that_process_does_not_come(
+    mine: Driver, other: Driver
+) -> None:
     [owner] = waiting(other)
     let_pass(2000, owner)
     assert mine.turn().closed == 1

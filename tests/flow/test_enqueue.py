@@ -63,7 +63,7 @@ def test_an_enqueue_writes_a_workflow_its_event_and_a_row_that_is_claimable(driv
     assert driver.claim_one().single is True
 
 
-def test_its_acknowledgement_ends_the_workflow(driver: Driver) -> None:
+def test_the_acknowledgement_of_a_single_activity_ends_its_workflow(driver: Driver) -> None:
     """Start, claim, ack: no turn between them."""
     workflow_id = driver.enqueue(cases.step, 7)
     driver.complete(driver.claim_one(), payload="7")

@@ -165,7 +165,7 @@ def test_a_start_that_has_waited_for_its_bound_comes_next(driver: Driver, settin
     assert sum(has_begun(owner) for owner in starts) == 2
 
 
-def test_its_bound_is_a_setting(driver: Driver, settings: Any) -> None:
+def test_how_long_a_start_waits_is_a_setting(driver: Driver, settings: Any) -> None:
     settings.DURABLE = {"START_WAIT_FOR": timedelta()}
     signalled(driver, 4)
     start = driver.start(cases.signalled)
@@ -291,7 +291,7 @@ def test_what_is_in_memory_is_found_behind_more_than_is_looked_at(driver: Driver
     assert found == {"hits": 3}
 
 
-def test_so_it_is_when_timers_wake_them(found: Counter[str]) -> None:
+def test_what_is_in_memory_is_found_when_timers_wake_it_behind_more_than_is_looked_at(found: Counter[str]) -> None:
     driver, other = Driver(), Driver(name="other")
     warm = [driver.start(cases.sleeper, 3600) for _ in range(2)]
     driver.turn()

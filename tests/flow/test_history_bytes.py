@@ -20,7 +20,7 @@ def noted(workflow_id: uuid.UUID) -> int:
     return Workflow.objects.get(id=workflow_id).history_bytes
 
 
-def test_it_is_counted_from_the_start_with_every_event(driver: Driver) -> None:
+def test_the_size_of_a_history_is_counted_from_the_start_with_every_event(driver: Driver) -> None:
     """In bytes, not in characters."""
     one, other = driver.start(cases.signalled), driver.enqueue(cases.step, 7)
     assert (noted(one), noted(other)) == (counted(one), counted(other))

@@ -90,7 +90,7 @@ def test_a_history_with_a_newer_event_is_put_off_then_shown(
     assert history(workflow_id) == [*before, "workflow_blocked"]
 
 
-def test_it_is_put_off_from_the_moment_of_the_newer_event_however_long_its_message_waits(
+def test_a_workflow_is_put_off_from_the_moment_of_the_newer_event_however_long_its_message_waits(
     driver: Driver, frozen_clock: FrozenClock, settings: Any
 ) -> None:
     """All workers were down for an hour, and the first that came back is a newer one."""
@@ -125,7 +125,7 @@ def test_what_comes_after_a_newer_message_waits_with_it(driver: Driver, frozen_c
 
 
 @pytest.mark.parametrize(("type", "data", "words"), NEWER_EVENTS)
-def test_it_stops_no_other_of_its_batch(
+def test_a_newer_event_stops_no_other_workflow_of_the_batch(
     driver: Driver, frozen_clock: FrozenClock, type: str, data: dict[str, Any], words: str
 ) -> None:
     workflow_id, sound = driver.start(cases.signalled), driver.start(cases.signalled)

@@ -54,7 +54,7 @@ def test_what_was_left_unread_is_listed(driver: Driver) -> None:
     ]
 
 
-def test_its_code_does_not_run_again(driver: Driver) -> None:
+def test_the_code_of_a_terminated_workflow_does_not_run_again(driver: Driver) -> None:
     """Also not to clean up; a warm copy of it is dropped."""
     workflow_id = driver.start(cases.cleaner)
     driver.turn()

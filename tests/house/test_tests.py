@@ -88,3 +88,10 @@ def test_private_names_of_the_product_are_used_for_a_reason_that_is_written_ther
     """
     assert len(PRIVATE) > 500
     assert {str(f.relative_to(ROOT)): names for f in FILES if (names := unexplained(f))} == {}
+
+
+def test_the_name_of_each_test_is_a_sentence_that_stands_alone() -> None:
+    """It is read in a list of failures, without the test before it: no *it* and no *and*."""
+    continued = re.compile(r"def (test_(?:and|but|it|its|nor|or|so|their|then|they)_\w+)")
+    names = {str(file.relative_to(ROOT)): continued.findall(file.read_text("utf-8")) for file in FILES}
+    assert {file: found for file, found in names.items() if found} == {}

@@ -239,7 +239,7 @@ def test_of_work_that_goes_round_as_much_is_found_as_there_is_room_for(count: in
     cache.drop_all()
 
 
-def test_so_it_is_when_turns_do_not_come_in_strict_order() -> None:
+def test_as_much_is_found_when_turns_do_not_come_in_strict_order() -> None:
     """Whoever is a little late in its round keeps its place."""
     cache, chance = Cache(64), random.Random(1)
     used, hits, count, rounds = dict.fromkeys(range(128), 0), 0, 128, 8
@@ -255,7 +255,7 @@ def test_so_it_is_when_turns_do_not_come_in_strict_order() -> None:
     cache.drop_all()
 
 
-def test_so_it_is_by_weight() -> None:
+def test_as_much_is_found_where_weight_is_the_bound() -> None:
     one = suspended(1000)
     cache = Cache(1000, max_weight=64 * one.weight)
     one.close()

@@ -34,7 +34,7 @@ async def waits_again() -> Any:
             return [approval.by, refused]
 
 
-def test_it_raises_where_it_is_taken_and_the_next_one_is_waited_for() -> None:
+def test_an_unreadable_signal_raises_where_it_is_taken_and_the_next_one_is_waited_for() -> None:
     story = play(
         waits_again,
         signal("approval", {"by": [CANARY]}),
@@ -95,7 +95,7 @@ async def takes_anything() -> Any:
     await echo.execute(value)
 
 
-def test_it_raises_again_in_a_replay_under_a_type_that_could_read_it() -> None:
+def test_an_unreadable_signal_raises_again_in_a_replay_under_a_type_that_could_read_it() -> None:
     history = play(waits_again, signal("approval", 1)).history
     replayed(takes_anything, history).close()
 

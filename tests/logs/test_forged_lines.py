@@ -84,7 +84,7 @@ def test_a_traceback_in_a_plain_log_has_no_line_of_the_errors_making(kept: Kept,
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nor_has_one_that_workflow_code_logs(kept: Kept, way: str) -> None:
+def test_a_traceback_that_workflow_code_logs_has_no_line_of_the_errors_making(kept: Kept, way: str) -> None:
     logger = logging.getLogger(NAME)
     record = of_workflow_code.of_code(logger, logging.ERROR, "mine", (), {"exc_info": WAYS[way]()})
     of_workflow_code.say(record)
@@ -111,7 +111,9 @@ PLAIN = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlo
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("renderer", [PLAIN, structlog.dev.ConsoleRenderer(colors=False)], ids=["plain", "default"])
-def test_nor_has_one_of_structlogs_console(structured: Any, way: str, renderer: Any) -> None:
+def test_a_traceback_on_structlogs_console_has_no_line_of_the_errors_making(
+    structured: Any, way: str, renderer: Any
+) -> None:
     text = structured(renderer)
     get_logger(NAME).error("order.lost", exc_info=WAYS[way]())
     assert is_clean(text()), text()

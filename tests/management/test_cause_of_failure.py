@@ -56,7 +56,7 @@ def page(client: Client, workflow_id: uuid.UUID) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.text.replace("<bdi>", "").replace("</bdi>", "")))
 
 
-def test_they_stand_in_the_event_on_the_page_and_in_show(admin_client: Client) -> None:
+def test_the_activities_that_failed_a_workflow_stand_in_the_event_on_the_page_and_in_show(admin_client: Client) -> None:
     workflow_id = failed(4)
     assert closing_event(workflow_id).data["cause"] == [2, 4]
     rows = dict(OutboxRow.objects.values_list("ordinal", "pk"))

@@ -203,7 +203,7 @@ def test_a_second_discard_and_a_redrive_behind_a_discard_are_refused() -> None:
 
 
 @pytest.mark.parametrize("reason", ["", "  \n", "a\0b"])
-def test_it_needs_a_reason(reason: str) -> None:
+def test_a_discard_needs_a_reason(reason: str) -> None:
     letter = dead(history("activity_scheduled 1"))
     before = everything()
     with pytest.raises(OptionInvalid, match="reason"):
@@ -243,7 +243,7 @@ def test_in_bulk_a_filter_means_what_matches() -> None:
     assert set(OutboxRow.objects.values_list("pk", "status")) == {(kept.pk, "dead"), (thrown.pk, "cancelled")}
 
 
-def test_it_is_logged_and_so_is_its_refusal(logs: Any) -> None:
+def test_a_discard_is_logged_and_so_is_its_refusal(logs: Any) -> None:
     letter = dead(history())
     discard(letter.workflow_id, 1, reason="because", actor="anna")
     with pytest.raises(NotDeadLettered):

@@ -125,7 +125,7 @@ def test_every_verb_that_commits_by_itself_is_refused_inside_a_transaction(name:
 
 
 @pytest.mark.parametrize("name", ["redrive", "discard", "pause", "terminate", "redrive_many", "discard_many"])
-def test_it_is_refused_before_any_statement_and_before_every_other_gate(
+def test_a_verb_inside_a_transaction_is_refused_before_any_statement_and_every_other_gate(
     name: str, django_assert_num_queries: Any
 ) -> None:
     """The workflow does not exist, which another gate would say."""

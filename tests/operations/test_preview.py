@@ -89,7 +89,7 @@ def test_nothing_selected_is_nothing_counted() -> None:
 
 
 @pytest.mark.parametrize("kind", ["filter", "rows"])
-def test_it_looks_at_ten_thousand_and_says_that_there_are_more(kind: str) -> None:
+def test_a_preview_looks_at_ten_thousand_and_says_that_there_are_more(kind: str) -> None:
     """Faults A16, with a smaller limit: the numbers add up to what was looked at."""
     rows = [held() for _ in range(8)]
     given: Any = DeadLetterFilter() if kind == "filter" else rows
@@ -129,7 +129,7 @@ def test_more_than_ten_thousand_dead_letters_of_one_workflow_are_counted_as_ten_
 
 
 @pytest.mark.parametrize("kind", ["filter", "rows"])
-def test_it_neither_writes_nor_locks(kind: str) -> None:
+def test_a_preview_neither_writes_nor_locks(kind: str) -> None:
     rows = one_of_each()
     with statements() as said:
         preview_redrive(DeadLetterFilter() if kind == "filter" else rows)

@@ -203,7 +203,9 @@ def dues(outcomes: list[Any], start: Any) -> list[float]:
     return [(one.row.visible_after - start).total_seconds() for one in outcomes if isinstance(one, Redriven)]
 
 
-def test_they_come_due_at_the_rate_of_the_settings_and_the_first_at_once(frozen_clock: Any, settings: Any) -> None:
+def test_many_redriven_come_due_at_the_rate_of_the_settings_and_the_first_at_once(
+    frozen_clock: Any, settings: Any
+) -> None:
     """Faults O8: after an outage, not everything at the same moment."""
     settings.DURABLE = {"REDRIVE_PER_SECOND": 4.0}
     rows = [held() for _ in range(5)]

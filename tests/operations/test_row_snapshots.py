@@ -37,7 +37,7 @@ def test_a_snapshot_has_every_column_but_those_that_are_left_out_for_a_reason() 
     assert columns - {field.name for field in fields(RowSnapshot)} == PAYLOADS | INNER | FOR_LATER_RELEASES
 
 
-def test_it_has_the_values_of_the_row() -> None:
+def test_a_snapshot_has_the_values_of_the_row() -> None:
     first, second = dead(history("activity_scheduled 1"), suspect=True), dead(history("activity_scheduled 1"))
     (listed,) = list_dead_letters(first.workflow_id)
     assert as_columns(listed) == of_the_table(first.pk)
@@ -50,7 +50,7 @@ def test_it_has_the_values_of_the_row() -> None:
     assert discarded.status is OutboxStatus.CANCELLED
 
 
-def test_it_does_not_change_and_reads_nothing_later() -> None:
+def test_a_snapshot_does_not_change_and_reads_nothing_later() -> None:
     letter = dead(history("activity_scheduled 1"))
     (listed,) = list_dead_letters(letter.workflow_id)
     redriven = redrive(letter.workflow_id, 1).row

@@ -90,7 +90,7 @@ class TestBugs:
         yield testing.export_history(handle)
         plant.BROKEN.clear()
 
-    def test_it_is_raised_as_it_is(self, history: dict[str, Any]) -> None:
+    def test_a_bug_of_the_code_is_raised_as_it_is(self, history: dict[str, Any]) -> None:
         plant.BROKEN.clear()
         for replay in (testing.replay_here, testing.replay):
             with pytest.raises(KeyError, match="cup") as caught:

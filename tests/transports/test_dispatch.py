@@ -79,7 +79,7 @@ def counts() -> dict[str, int]:
     }
 
 
-def test_it_sends_row_and_token_of_what_it_has_claimed(plant: Plant, made: Callable[..., Dispatcher]) -> None:
+def test_a_dispatcher_sends_row_and_token_of_what_it_has_claimed(plant: Plant, made: Callable[..., Dispatcher]) -> None:
     enqueue(plant, 3)
     made().step()
     items = WorkItem.objects.order_by("pk")
@@ -87,7 +87,7 @@ def test_it_sends_row_and_token_of_what_it_has_claimed(plant: Plant, made: Calla
     assert {(item.queue, item.begun_at, item.worker) for item in items} == {("reports", None, "sender")}
 
 
-def test_it_claims_of_no_other_queue(plant: Plant, made: Callable[..., Dispatcher]) -> None:
+def test_a_dispatcher_claims_of_no_other_queue(plant: Plant, made: Callable[..., Dispatcher]) -> None:
     plant.enqueue(activities.add, 1, 1)
     made().step()
     assert (Recorded.sent, Recorded.pings) == ([], [])
@@ -248,7 +248,7 @@ def test_what_has_not_begun_in_time_is_sent_anew_uncounted_while_its_cluster_liv
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_it_is_counted_as_lost_if_its_cluster_does_not_live(
+def test_what_was_sent_is_counted_as_lost_if_its_cluster_does_not_live(
     plant: Plant, sent_to: Callable[..., None], made: Callable[..., Dispatcher], silent: bool
 ) -> None:
     """There is none, or its processes have been silent for longer than a lease."""
@@ -293,7 +293,7 @@ def test_what_has_begun_is_left_to_its_process(plant: Plant, made: Callable[...,
     assert counts() == {"claimed": 1, "deliveries": 1, "failures": 0}
 
 
-def test_it_renews_what_has_not_begun_and_nothing_else(
+def test_a_dispatcher_renews_what_has_not_begun_and_nothing_else(
     plant: Plant, made: Callable[..., Dispatcher], frozen_clock: Any
 ) -> None:
     enqueue(plant, 2)

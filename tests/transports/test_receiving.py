@@ -53,7 +53,7 @@ def sent_again() -> Claim:
     return only
 
 
-def test_it_runs_the_handler_and_acknowledges(plant: Plant, receiver: Receiver) -> None:
+def test_a_receiver_runs_the_handler_and_acknowledges(plant: Plant, receiver: Receiver) -> None:
     out = sent(plant, activities.note, "here")
     assert receive(out.row_id, out.token.hex) is Received.RAN
     found = plant.look(out.workflow_id)
@@ -62,7 +62,9 @@ def test_it_runs_the_handler_and_acknowledges(plant: Plant, receiver: Receiver) 
 
 
 @pytest.mark.parametrize("definition", [activities.note_async, activities.write_once])
-def test_so_do_async_and_transactional_handlers(plant: Plant, receiver: Receiver, definition: Any) -> None:
+def test_async_and_transactional_handlers_run_and_are_acknowledged(
+    plant: Plant, receiver: Receiver, definition: Any
+) -> None:
     out = sent(plant, definition, "here")
     assert receive(out.row_id, out.token.hex) is Received.RAN
     assert plant.look(out.workflow_id).status is WorkflowStatus.COMPLETED

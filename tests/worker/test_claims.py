@@ -21,7 +21,7 @@ def floor(monkeypatch: pytest.MonkeyPatch) -> Floor:
     return Floor(monkeypatch)
 
 
-def test_it_claims_at_most_what_can_start(floor: Floor) -> None:
+def test_the_claim_loop_claims_at_most_what_can_start(floor: Floor) -> None:
     floor.ordinary = [claim(row) for row in range(1, 6)]
     floor.claims.step()
     assert floor.running() == [1, 2, 3]
@@ -279,7 +279,7 @@ def test_slots_are_not_idle_before_a_claim_has_looked(floor: Floor) -> None:
     assert floor.claims.idle == 0
 
 
-def test_it_rings_for_more_once_when_there_is_no_more(floor: Floor) -> None:
+def test_the_claim_loop_rings_for_more_once_when_there_is_no_more(floor: Floor) -> None:
     floor.ordinary = [claim(row) for row in range(1, 6)]
     floor.claims.step()
     floor.end(1, 2, 3)

@@ -80,7 +80,7 @@ def test_a_caller_that_does_not_ask_in_time_is_let_go(port: Port) -> None:
     assert said_to(caller) == b""
 
 
-def test_it_is_looked_once_for_all_who_ask_and_not_for_those_who_do_not(port: Port) -> None:
+def test_one_look_serves_all_who_ask_and_none_is_made_for_those_who_do_not(port: Port) -> None:
     idle = [port.call() for _ in range(3)]
     port.hold(3)
     assert port.looks == 0

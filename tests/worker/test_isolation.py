@@ -95,7 +95,7 @@ def test_with_the_setting_off_the_session_is_kept_as_it_is(plant: Plant, told: l
 
 
 @pytest.mark.parametrize("age", [0, None, 600])
-def test_it_is_reset_whatever_the_host_says_about_the_age_of_connections(
+def test_a_session_is_reset_whatever_the_host_says_about_the_age_of_connections(
     plant: Plant, told: list[Any], age: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connections.settings["default"], "CONN_MAX_AGE", age)
