@@ -131,6 +131,17 @@ def test_the_list_of_workers_names_the_cluster_of_a_process(root: Client) -> Non
         assert "reports" in text
 
 
+def test_the_page_of_a_workflow_and_of_its_row_say_what_has_not_begun(root: Client) -> None:
+    waiting = factories.WorkItemFactory(queue="reports")
+    running = factories.WorkItemFactory(queue="reports", begun_at=factories.now())
+    for item, is_waiting in ((waiting, True), (running, False)):
+        page = root.get(reverse("admin:durable_workflow_change", args=[item.workflow_id])).text
+        assert ("Sent, not begun" in page) is is_waiting
+        row = root.get(reverse("admin:durable_outboxrow_change", args=[item.pk])).text
+        assert "Begun" in row
+        assert ("not yet" in row) is is_waiting
+
+
 def test_a_delivery_that_has_not_begun_says_so(root: Client) -> None:
     waiting = factories.WorkItemFactory(queue="reports")
     running = factories.WorkItemFactory(queue="reports", begun_at=factories.now())

@@ -18,6 +18,7 @@ from durable.models import FailedAttempt, OutboxRow, WorkItem
 from durable.outcomes import OutboxStatus, WorkflowStatus
 from tests.chaos import evidence
 from tests.chaos.fleet import FULL, Fleet, chance, pass_time, tell, until
+from tests.chaos.yard import activities as yard
 from tests.ledger.models import Entry
 from tests.transports.clusters import Cluster, Clusters
 from tests.transports.redis_server import Redis, need_redis
@@ -103,16 +104,19 @@ def test_kills_at_random_moments_lose_nothing_and_record_nothing_twice(
     storm = Storm(clusters, fleet, server, rng)
     once: list[uuid.UUID] = []
     again: list[uuid.UUID] = []
+    long: list[uuid.UUID] = []
     blows: Counter[str] = Counter()
     for _ in range(ROUNDS):
-        for _ in range(ACTIVITIES // ROUNDS // 2):
+        for _ in range(ACTIVITIES // ROUNDS // 3 + 1):
             number = len(once)
             once.append(plant.enqueue(activities.write_once, f"once {number}", queue="reports"))
             again.append(plant.enqueue(activities.note, f"again {number}", queue="reports"))
+            # Long enough to be hit while it runs.
+            long.append(plant.enqueue(yard.work_until_stopped, 200, queue="reports"))
         pass_time(rng.uniform(0, 3))
         blows[storm.strike()] += 1
         storm.pass_by()
-    ids = [*once, *again]
+    ids = [*once, *again, *long]
 
     def is_over() -> bool:
         storm.pass_by()

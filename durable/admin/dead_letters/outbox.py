@@ -170,10 +170,12 @@ class OutboxRowAdmin(Room):
         return facts
 
     def _delivery(self, item: WorkItem, now: Any) -> Facts:
+        begun = _("not yet") if item.begun_at is None else wording.moment_and_distance(item.begun_at, now)
         return Facts(
             _("With a worker now"),
             [
                 Fact(_("Worker"), item.worker),
+                *([Fact(_("Begun"), begun)] if item.queue else []),
                 Fact(_("Held until"), wording.moment_and_distance(item.locked_until, now)),
                 Fact(_("Cancel"), cancel_words(item)),
                 Fact(_("Work item"), self.link(WorkItem, item.pk, item.pk)),

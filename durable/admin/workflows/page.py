@@ -294,6 +294,8 @@ class WorkflowPage:
         lines = [wording.isolated(item.worker)]
         if item.locked_until <= now:
             lines.append(wording.badge(_("Lease expired"), "bad"))
+        elif item.queue and item.begun_at is None:
+            lines.append(wording.badge(_("Sent, not begun"), "wait"))
         if item.cancel_requested_at is not None:
             lines.append(format_html("{} {}", _("Cancel:"), cancel_words(item)))
         return _lines(lines)
