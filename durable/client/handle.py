@@ -28,6 +28,7 @@ from durable.outcomes import CancelOutcome, Failure, Snapshot, WorkflowStatus
 R = TypeVar("R")
 
 _UNKNOWN: Any = object()
+_AWAITED = "Make it in an activity; a child that is to be awaited is started with `.execute(...)`."
 
 
 class Handle(Generic[R]):
@@ -41,7 +42,7 @@ class Handle(Generic[R]):
 
     def status(self) -> WorkflowStatus:
         """The workflow's status now. Raises `WorkflowNotFound`."""
-        synchronous("handle.status()", "handle.astatus()")
+        synchronous("handle.status()", "handle.astatus()", _AWAITED)
         return look.snapshot(self.id).status
 
     def result(self, timeout: float | timedelta | None = None) -> R:
@@ -51,7 +52,7 @@ class Handle(Generic[R]):
         Raises `WorkflowFailed`, `WorkflowCancelled` or `WorkflowTimedOut` if it ended otherwise, `TimeoutError` if it
         has not ended in time, `WorkflowNotFound`, and at once `InsideTransaction` where its end could not be seen.
         """
-        synchronous("handle.result()", "handle.aresult()")
+        synchronous("handle.result()", "handle.aresult()", _AWAITED)
         pauses = _until(self.id, _seconds(timeout))
         while True:
             snapshot = self._look()
@@ -67,7 +68,7 @@ class Handle(Generic[R]):
         `WorkflowNotFound`, `PayloadError`, `KeyInvalid`, `MailboxFull` when too much waits to be read, and
         `NobodyListens` for a single activity.
         """
-        synchronous("handle.signal(...)", "handle.asignal(...)")
+        synchronous("handle.signal(...)", "handle.asignal(...)", "Use durable.signal_workflow(handle.id, ...).")
         stored = _signal(self.id, name, payload, dedup)
         signalling.signal(self.id, name, payload=stored, dedup=dedup)
 
@@ -76,7 +77,7 @@ class Handle(Generic[R]):
 
         Its code may clean up first. Idempotent; never raises because of the workflow's state.
         """
-        synchronous("handle.cancel()", "handle.acancel()")
+        synchronous("handle.cancel()", "handle.acancel()", "Use durable.cancel_workflow(handle.id).")
         if reason:
             check_text("reason", reason, MAX_REASON_LENGTH)
         return cancelling.cancel(self.id, reason=reason)

@@ -11,16 +11,18 @@ from durable.flow.transactions import transaction
 from durable.kernel.authoring import context
 from durable.kernel.loop.asyncio_private import get_running_loop
 
+_ADVICE = "Make it in an activity."
 
-def outside_workflows(call: str) -> None:
+
+def outside_workflows(call: str, advice: str = _ADVICE) -> None:
     """Raises `InsideWorkflow` in workflow code, where the call would be made again at every replay."""
     if context.in_turn():
-        raise InsideWorkflow(call, "Make it in an activity.")
+        raise InsideWorkflow(call, advice)
 
 
-def synchronous(call: str, twin: str) -> None:
+def synchronous(call: str, twin: str, advice: str = _ADVICE) -> None:
     """Raises `InsideWorkflow` in workflow code, and Django's `SynchronousOnlyOperation` in other async code."""
-    outside_workflows(call)
+    outside_workflows(call, advice)
     if get_running_loop() is not None and not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
         raise SynchronousOnlyOperation(f"{call} talks to the database, and this is async code. Use `await {twin}`.")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import durable
 from durable.decorators.workflows import workflow
-from durable.errors import UsageError
+from durable.errors import InsideWorkflow, UsageError
 from durable.kernel.history.commands import SendSignal
 from tests.kernel.harness import WORKFLOW_ID, answered, commands, done, echo, play
 
@@ -56,3 +56,20 @@ def test_a_sending_that_is_withdrawn_in_its_activation_leaves_no_trace() -> None
         return await echo.execute("a")
 
     assert play(flow, done(1, "x")).told == ["started", "scheduled 1 echo", "completed 1", "completed"]
+
+
+def test_the_handle_of_a_started_child_says_what_workflow_code_uses_instead() -> None:
+    async def flow() -> list[str]:
+        handle, said = parcel.start(1), []
+        for call in (handle.result, handle.status, lambda: handle.signal("go"), handle.cancel):
+            try:
+                call()
+            except InsideWorkflow as refused:
+                said.append(str(refused))
+        return said
+
+    result, status, signalled, cancelled = play(flow).result
+    assert "`.execute(...)`" in result
+    assert "`.execute(...)`" in status
+    assert "durable.signal_workflow" in signalled
+    assert "durable.cancel_workflow" in cancelled
