@@ -14,7 +14,7 @@ from durable.flow.caller import cancel
 from durable.flow.delivery import abandon, begin, claim, release, renew
 from durable.flow.operator import terminate
 from durable.flow.transactions.commits import ClaimCommit
-from durable.flow.upkeep import reconcile
+from durable.flow.upkeep import beat, reconcile
 from durable.models import FailedAttempt, OutboxRow, WorkItem
 from durable.outcomes import AckOutcome, Cause, Claim, GiveBack, HeldDelivery, ReconcileReport, Renewal
 from durable.store.deliveries import claims
@@ -193,6 +193,18 @@ def test_what_has_not_begun_when_its_sender_dies_goes_back_uncounted(out: Claim,
     back = row(out.workflow_id)
     assert (back.status, back.deliveries, back.delivery_failures) == ("pending", 0, 0)
     assert (back.suspect, back.cause, FailedAttempt.objects.count(), items()) == (suspect, "", 0, [])
+
+
+def test_a_lease_that_a_living_sender_lets_expire_is_counted_until_the_row_is_a_dead_letter(driver: Driver) -> None:
+    """Or it would go on for ever. It is still no suspect: nothing of it has run."""
+    workflow_id = driver.enqueue(cases.step, 1, queue="reports", deliveries=2)
+    beat.beat(name="sender", queues=[], version="1", up_for=timedelta(hours=1))
+    for status in ("pending", "dead"):
+        OutboxRow.objects.update(visible_after="2020-01-01 00:00:00+00:00")
+        expire(*sent())
+        reconcile.reconcile()
+        back = row(workflow_id)
+        assert (back.status, back.suspect, back.cause) == (status, False, "lease_lost")
 
 
 def test_what_has_begun_when_its_process_dies_is_counted_and_a_suspect(out: Claim) -> None:

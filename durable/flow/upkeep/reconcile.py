@@ -3,7 +3,7 @@
 For each work item whose lease has expired, and each claimed row without an item, takes the workflow's lock and reads
 its status: rows of an ended workflow are settled; others go back to pending with the delivery back-off, or become dead
 letters when the budget is spent. A row whose workflow may have ended is never re-armed. A delivery that was sent to a
-transport and has not begun goes back uncounted.
+transport and has not begun goes back uncounted if its sender has died.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ def _recover(connection: BaseDatabaseWrapper, page: Sequence[tuple[int, uuid.UUI
         if item is not None and item.asked_to_cancel:
             stopped.append(item)
             continue
-        if item is not None and item.is_unbegun:
-            # Its handler has not run, so it killed nobody, and whoever was to send it has not failed at it.
+        if item is not None and item.is_unbegun and not _lives(item, row, alive):
+            # Its handler has not run, so it has killed nobody. What a living sender lets expire is counted: it could go
+            # on for ever.
             pace = backoff.paced(before + len(returns))
             returns.append(Return(row.id, pace, deliveries=-1, suspect=int(row.suspect), heartbeat=item.heartbeat))
             continue
@@ -167,4 +168,5 @@ def _judge(
     # One of the rows that a dead process held may have killed it: each is delivered alone from now on.
     delay = backoff.delivery(failures, random.Random()) + backoff.paced(before + len(returns))
     reporting.delivery_failed(row, cause, worker=item.worker if item else "", error=None, delay=delay)
-    returns.append(Return(row.id, delay, failures=1, suspect=1, cause=cause.value, heartbeat=heartbeat))
+    suspect = row.suspect if item is not None and item.is_unbegun else True
+    returns.append(Return(row.id, delay, failures=1, suspect=int(suspect), cause=cause.value, heartbeat=heartbeat))
