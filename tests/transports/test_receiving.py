@@ -79,7 +79,7 @@ def test_a_second_message_runs_nothing(plant: Plant, receiver: Receiver) -> None
     assert everything() == before
 
 
-@pytest.mark.parametrize("token", ["", "no token", uuid.uuid4().hex])
+@pytest.mark.parametrize("token", ["", "no token", "0" * 32])
 def test_a_message_that_names_no_delivery_changes_nothing_and_raises_nothing(
     plant: Plant, receiver: Receiver, token: str
 ) -> None:
