@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
