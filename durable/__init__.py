@@ -54,7 +54,17 @@ from durable.errors import (
 )
 from durable.kernel.authoring.activity_context import activity_info
 from durable.kernel.authoring.children import Child, cancel_workflow, open_children, signal_workflow
-from durable.kernel.authoring.context import logger, now, random, rng, sleep, uuid4, wait_for_signal, workflow_info
+from durable.kernel.authoring.context import (
+    logger,
+    now,
+    patched,
+    random,
+    rng,
+    sleep,
+    uuid4,
+    wait_for_signal,
+    workflow_info,
+)
 from durable.kernel.authoring.retry import Retry
 from durable.kernel.payloads.secrets import Secret
 from durable.outcomes import CancelAnswer, CancelOutcome, WorkflowStatus
@@ -122,6 +132,7 @@ __all__ = [
     "logger",
     "now",
     "open_children",
+    "patched",
     "random",
     "rng",
     "signal_workflow",

@@ -190,6 +190,15 @@ def structlog_is_left_as_it_was() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def no_language_left_behind() -> Iterator[None]:
+    """A request activates the reader's language for its thread, which is that of the next test."""
+    from django.utils import translation
+
+    yield
+    translation.deactivate()
+
+
+@pytest.fixture(autouse=True)
 def no_thread_left_behind() -> Iterator[None]:
     """A test that leaves a (non-daemon) thread running fails itself, not a later one.
 

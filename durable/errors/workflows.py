@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from durable.errors.root import DurableError
@@ -174,17 +175,26 @@ class NonDeterminism(WorkflowBlocked):
     """The code asks for something else than its history records.
 
     `position` is the `seq` of the event in question; `recorded` and `asked` say, in words, what the history records
-    there and what the deployed code does instead.
+    there and what the deployed code does instead. `patches` are those whose old way the workflow has taken, and for
+    which the deployed code no longer asks.
     """
 
-    def __init__(self, *, position: int, recorded: str, asked: str) -> None:
+    def __init__(self, *, position: int, recorded: str, asked: str, patches: Sequence[str] = ()) -> None:
         self.position = position
         self.recorded = recorded
         self.asked = asked
-        super().__init__(
-            f"Event {position}: the history records {recorded}, the code asks for {asked}.",
-            {"position": position, "recorded": recorded, "asked": asked},
-        )
+        self.patches = tuple(patches)
+        text = f"Event {position}: the history records {recorded}, the code asks for {asked}."
+        data = {"position": position, "recorded": recorded, "asked": asked}
+        if patches:
+            names = ", ".join(map(repr, patches))
+            text += f" It took the old way of {names}, for which the code no longer asks: bring the old way back."
+            data["patches"] = list(patches)
+        super().__init__(text, data)
+
+    def naming(self, patches: Sequence[str]) -> NonDeterminism:
+        """The same, with the patches that explain it."""
+        return NonDeterminism(position=self.position, recorded=self.recorded, asked=self.asked, patches=patches)
 
 
 class NewerEngine(WorkflowBlocked):

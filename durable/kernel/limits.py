@@ -14,6 +14,9 @@ MAX_DEDUP_LENGTH: Final = 200
 MAX_QUEUE_LENGTH: Final = 100
 """Characters of a queue name: the width of the columns that hold it."""
 
+MAX_PATCH_LENGTH: Final = 200
+"""Characters of the id of a patch; it is part of an event, and of the workflow's row."""
+
 MAX_SIGNAL_NAME_LENGTH: Final = 200
 """Characters of a signal name; it is part of an event and of every look at a mailbox."""
 

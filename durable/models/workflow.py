@@ -76,7 +76,7 @@ class Workflow(models.Model):
     parent_ordinal = models.PositiveIntegerField(null=True)
     parent_close = models.CharField(max_length=10, db_default="", blank=True)  # what its parent's end does to it
     children = models.PositiveIntegerField(db_default=0)  # how many it has started; with none its end looks for none
-    patches = JsonTextField(null=True)  # for a later release: what `patched` has returned in this run, by id
+    patches = JsonTextField(null=True)  # what `patched` has returned in this run, by id
     queue = models.CharField(max_length=100, default="default")
     priority = models.SmallIntegerField(default=0)
     custom_status = models.CharField(max_length=1000, default="", blank=True)

@@ -78,6 +78,25 @@ class WorkflowState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class PatchState:
+    """How many live workflows of a type take which way of a patch. `unsaid` have not come by, and began before the new
+    way was first taken (`first_recorded_at`; None: by nobody yet), so they may have passed the place already.
+    """
+
+    type: str
+    id: str
+    new: int
+    old: int
+    unsaid: int
+    first_recorded_at: datetime | None
+
+    @property
+    def is_removable(self) -> bool:
+        """Whether the `if` and the old way can be deleted from the code: no live workflow needs them."""
+        return not self.old and not self.unsaid
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """A workflow as callers see it."""
 

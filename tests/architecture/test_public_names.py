@@ -23,6 +23,7 @@ AUTHORING = {
     "rng",
     "sleep",
     "wait_for_signal",
+    "patched",
     "workflow_info",
     "logger",
     "DurableError",

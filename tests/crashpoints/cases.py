@@ -126,10 +126,11 @@ def _failing(n: int, *, times: int) -> int:
 
 @workflow(name="crashpoints.journey")
 async def journey(label: str) -> list[Any]:
-    """Fan-out, a retry, transactional effects, a timer, a signal."""
+    """Fan-out, a retry, transactional effects, a timer, a signal, a patch."""
     parts = await asyncio.gather(book.execute(f"{label} booked"), pack.execute(f"{label} packed"), flaky.execute(3))
     await durable.sleep(30)
     word = await durable.wait_for_signal("go")
+    assert durable.patched("home"), "no history of this story is older than the patch"
     return [*parts, word, await book.execute(f"{label} home")]
 
 

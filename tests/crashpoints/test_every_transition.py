@@ -26,6 +26,8 @@ NO_TRANSITIONS = {
         "durable.flow.looks.prove",
         *("durable.flow.looks.sampling", "durable.store.operators.shapes", "durable.flow.transactions.troubles"),
         *("durable.flow.looks.single", "durable.store.operators.singles"),
+        *("durable.flow.looks.sampling", "durable.store.operators.shapes"),
+        *("durable.flow.looks.patching", "durable.store.runs.patches"),
         "durable.store.operators.causes",
         *("durable.flow.looks.measures", "durable.store.operators.measures"),
         "durable.store.operators.reads",

@@ -59,7 +59,7 @@ def forgotten(workflow_id: uuid.UUID) -> None:
 
 NEWER_EVENTS: list[Any] = [
     pytest.param("reply_given", {"to": "x"}, "'reply_given'", id="type"),
-    pytest.param("marker_recorded", {"kind": "patch", "id": "fraud-check"}, "'patch'", id="marker"),
+    pytest.param("marker_recorded", {"kind": "toggle", "id": "fraud-check"}, "'toggle'", id="marker"),
     pytest.param("timer_fired", {"timer": [1, 0], "engine": known.ENGINE + 1}, "the engine 2", id="engine"),
     pytest.param("timer_fired", {"timer": [1, 0], "engine": "3b"}, "the engine '3b'", id="engine no number"),
 ]

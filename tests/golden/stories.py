@@ -98,6 +98,12 @@ def parcel() -> Handle[Any]:
     return handle
 
 
+def patched() -> Handle[Any]:
+    handle = workflows.patched.start()
+    testing.run(handle, signals=[(MINUTE, "size", 7)])
+    return handle
+
+
 STORIES: dict[str, Story] = {
     story.__name__: story
     for story in (
@@ -112,5 +118,6 @@ STORIES: dict[str, Story] = {
         terminated,
         family,
         parcel,
+        patched,
     )
 }

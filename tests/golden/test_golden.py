@@ -32,6 +32,7 @@ FEATURES = {
     EventType.ACTIVITY_CANCELLED,
     EventType.TIMER_FIRED,
     EventType.SIGNAL_RECEIVED,
+    EventType.MARKER_RECORDED,
     EventType.WORKFLOW_BEGUN,
     EventType.CHILD_STARTED,
     EventType.CHILD_COMPLETED,

@@ -208,3 +208,16 @@ async def _end(child: durable.Child[str]) -> str:
         return await child
     except (durable.ChildError, durable.KeyTaken) as error:
         return type(error).__name__
+
+
+@workflow(name="golden.patched")
+async def patched() -> list[Any]:
+    """Recorded by code that asked for the patches *early* and *late*, and for *gone*, which nobody asks for today; and
+    a signal that is not of the type asked for.
+    """
+    ways = [durable.patched("early"), await pack.execute(Size.SMALL), durable.patched("before the story")]
+    try:
+        await durable.wait_for_signal("size", as_type=Size)
+    except durable.SignalUnreadable as error:
+        ways.append(error.name)
+    return [*ways, durable.patched("late"), durable.patched("early")]

@@ -23,6 +23,7 @@ from durable.kernel.history.commands import (
     Command,
     CompleteWorkflow,
     FailWorkflow,
+    RecordPatch,
     RecordUnreadable,
     ScheduleActivity,
     SendSignal,
@@ -158,6 +159,8 @@ def record(command: Command, seq: int, at: datetime) -> Event:
         case RecordUnreadable(signal_seq, problem):
             data = {"kind": "unreadable", "seq": signal_seq, "problem": problem}
             return Event(seq, EventType.MARKER_RECORDED, data, at)
+        case RecordPatch(id):
+            return Event(seq, EventType.MARKER_RECORDED, {"kind": "patch", "id": id}, at)
         case CompleteWorkflow(payload, tasks, dropped):
             return Event(seq, EventType.WORKFLOW_COMPLETED, {"result": payload, **_dropped(tasks, dropped)}, at)
         case FailWorkflow(failure, tasks, dropped, cause=cause):

@@ -25,6 +25,7 @@ DURABLE_CALLS: dict[str, Callable[[], Any]] = {
     "rng": durable.rng,
     "current": durable.current,
     "workflow_info": durable.workflow_info,
+    "patched": lambda: durable.patched("n"),
     "sleep": lambda: durable.sleep(1),
     "wait_for_signal": lambda: durable.wait_for_signal("n"),
     "execute": lambda: echo.execute(1),

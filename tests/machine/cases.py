@@ -92,7 +92,7 @@ async def approval(number: int) -> list[Any]:
 
 @workflow(name="machine.talk")
 async def talk(number: int) -> list[Any]:
-    """One step for each signal, until a while has passed without one."""
+    """One step for each signal, until a while has passed without one; after the first signal a patch is asked for."""
     heard: list[Any] = []
     while True:
         try:
@@ -100,6 +100,7 @@ async def talk(number: int) -> list[Any]:
                 heard.append(await durable.wait_for_signal("go"))
         except TimeoutError:
             return heard
+        assert durable.patched("heard")
         heard.append(await _tried(told.execute(len(heard))))
 
 

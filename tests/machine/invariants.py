@@ -39,6 +39,9 @@ def _history(workflow: Row, history: list[Row]) -> None:
     deciding = [e["type"] for e in history if e["type"] in DECIDES]
     assert DECIDES[deciding[-1]].value == workflow["status"], "the status is what the last deciding event says"
     blocked = [e["type"] for e in history if e["type"] in ("workflow_blocked", "workflow_unblocked")]
+    if not workflow["blocked_reason"]:
+        markers = {e["data"]["id"] for e in history if e["type"] == "marker_recorded" and e["data"]["kind"] == "patch"}
+        assert dict.fromkeys(markers, True) == (workflow["patches"] or {}), "the row says what the markers say"
     if workflow["closed_at"] is None:
         assert (blocked[-1:] == ["workflow_blocked"]) is bool(workflow["blocked_reason"])
 

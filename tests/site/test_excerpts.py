@@ -30,6 +30,7 @@ from durable.kernel.authoring.registry import registry
 from durable.models import DeadLetter, Workflow
 from tests import factories
 from tests.architecture.source import ROOT
+from tests.transports.in_process import receiver
 
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -102,6 +103,10 @@ def shop(**names: Any) -> Surroundings:
             @workflow(name="shop.checkout")
             async def checkout(order_id: int) -> str:
                 return (await charge.execute(order_id, Decimal(1))).number
+
+            @workflow(name="shop.parcel")
+            async def parcel(number: int) -> int:
+                return number
             """
         )
     )
@@ -223,13 +228,14 @@ def test_a_transport_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.django_db(transaction=True)
 def test_the_other_side_of_a_transport() -> None:
-    made = Surroundings(row_id=7, token=uuid.uuid4()).run(pieces("transports.md")[2])
+    with receiver():
+        made = Surroundings(row_id=7, token=uuid.uuid4()).run(pieces("transports.md")[2])
     assert made["received"] is not made["Received"].LEAVE
 
 
 def test_a_workflow_with_options_and_one_that_blocks_on_more() -> None:
-    first, _, _, last = pieces("writing-workflows.md")
-    for text in (first, last):
+    texts = pieces("writing-workflows.md")
+    for text in (texts[0], texts[3]):
         with registry.isolated():
             assert Surroundings().run(text)["checkout"].name.endswith("checkout")
 
@@ -285,6 +291,17 @@ def test_what_workflow_code_may_do() -> None:
     text = pieces("writing-workflows.md")[2]
     piece = shop().run(within(text, "f'{receipt.number} {verdict} {result}'"))["piece"]
     assert testing.run(piece, signals=[(timedelta(hours=1), "approval", "fine")]) == "R-42 fine 42"
+
+
+@pytest.mark.django_db
+def test_old_and_new_code_side_by_side() -> None:
+    made = Surroundings()
+    for name in ("charge", "launch", "ship"):
+        made.run(f"@activity(name='shop.{name}')\ndef {name}(order_id: int) -> None: ...")
+    made.run(pieces("writing-workflows.md")[4])
+    with testing.replaced({made["launch"]: lambda order_id: None}) as calls:
+        assert testing.run(made["fulfil"], 42) == "delivered"
+    assert len(calls.of(made["launch"])) == 1
 
 
 def test_the_code_of_every_page_is_run() -> None:

@@ -74,7 +74,7 @@ def test_the_settings_of_a_guide_pass_the_checks(page: Path) -> None:
     exec(of_settings(page), namespace)
     names = {name: namespace[name] for name in ("DURABLE", "TASKS") if name in namespace}
     assert names
-    with override_settings(**names):
+    with registry.isolated(), override_settings(**names):
         call_command("check", "--fail-level", "WARNING", "--tag", "durable")
 
 

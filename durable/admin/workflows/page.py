@@ -161,7 +161,7 @@ class WorkflowPage:
             facts.append(Fact(pgettext("part of a history", "Run"), wording.number(row.run)))
         if not row.single and not _is_installed(row.type):
             facts.append(Fact(_("Code"), _("No workflow of this name is installed on this site.")))
-        return facts
+        return facts + _patches(row)
 
     def _failed_activity(self, failed: FailedActivity) -> SafeString:
         if failed.child is not None:
@@ -351,6 +351,14 @@ def _is_installed(name: str) -> bool:
     except ConfigurationError:  # two functions have the name: a check reports that
         return True
     return True
+
+
+def _patches(row: Workflow) -> list[Fact]:
+    """Which way it has taken at each change of its code that it has come by."""
+    if not row.patches:
+        return []
+    ways = {True: _("new way"), False: _("old way")}
+    return [Fact(_("Patches"), _lines([format_html("{}: {}", id, ways[is_new]) for id, is_new in row.patches.items()]))]
 
 
 def _lines(values: Sequence[SafeString]) -> SafeString:

@@ -20,13 +20,14 @@ from durable.kernel.history.commands import (
     CompleteWorkflow,
     Ending,
     FailWorkflow,
+    RecordPatch,
     RecordUnreadable,
     ScheduleActivity,
     SendSignal,
     StartChild,
 )
 from durable.kernel.history.events import TRACE, Event, EventType
-from durable.kernel.history.known import UNREADABLE
+from durable.kernel.history.known import PATCH, UNREADABLE
 from durable.kernel.history.room import HISTORY_FULL
 from durable.kernel.replay.execution import Execution
 from durable.outbound import Departure
@@ -171,6 +172,7 @@ class Plan:
                 failure=self.closing.failure,
                 closed_at=self.closing_at or self.at,
                 children=self.started_children,
+                patches=self._new_patches(),
             )
         if self.blocked:
             still = workflow.stands_still and self.blocked_by != HISTORY_FULL
@@ -201,7 +203,13 @@ class Plan:
             blocked_at=workflow.blocked_at if still_blocked else None,
             deadline_at=None if still_blocked else self.deadline_at,
             children=self.started_children,
+            patches=self._new_patches(),
         )
+
+    def _new_patches(self) -> dict[str, bool] | None:
+        """What the run has answered to `patched`, if there is more than is stored."""
+        execution = self.execution
+        return dict(execution.patches.answers) if execution is not None and execution.patches.is_new else None
 
     @property
     def started_children(self) -> int:
@@ -246,6 +254,8 @@ class Plan:
             case RecordUnreadable(seq, problem):
                 marker = {"kind": UNREADABLE, "seq": seq, "problem": problem}
                 self._record(EventType.MARKER_RECORDED, marker, at, None)
+            case RecordPatch(id):
+                self._record(EventType.MARKER_RECORDED, {"kind": PATCH, "id": id}, at, None)
             case CompleteWorkflow() | FailWorkflow() | CancelWorkflow():
                 self.closing = self._closing(command)
 

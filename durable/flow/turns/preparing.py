@@ -11,7 +11,7 @@ from datetime import datetime
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.conf import settings
-from durable.errors import HistoryFull, NewerEngine, NotRegistered, PoisonTurn, WorkflowBlocked
+from durable.errors import HistoryFull, NewerEngine, NonDeterminism, NotRegistered, PoisonTurn, WorkflowBlocked
 from durable.flow.turns.choosing import Choice
 from durable.kernel.authoring.options import Terms
 from durable.kernel.authoring.registry import registry
@@ -22,7 +22,7 @@ from durable.kernel.replay.execution import Execution, Limits
 from durable.kernel.texts.failure import interrupts, sentence
 from durable.metrics import counting, series
 from durable.outcomes import WorkflowStatus
-from durable.store.runs import history, workflows
+from durable.store.runs import history, patches, workflows
 from durable.store.runs.workflows import LockedWorkflow, Turnable
 
 Announce = Callable[[uuid.UUID | None], None]
@@ -176,6 +176,17 @@ def _replay_all(
         else:
             batch.seen[workflow.id] = workflow.last_seq
             batch.blocked_by[workflow.id] = WorkflowBlocked(f"The history cannot be replayed: {problem}.")
+    _name_patches(connection, batch)
+
+
+def _name_patches(connection: BaseDatabaseWrapper, batch: Batch) -> None:
+    """Tells those whose code differs from their history of patches that were removed too early. One statement, if there
+    are any.
+    """
+    differing = {owner: error for owner, error in batch.blocked_by.items() if isinstance(error, NonDeterminism)}
+    for owner, old_ways in (patches.old_ways(connection, differing) if differing else {}).items():
+        forgotten = [id for id in old_ways if id not in batch.executions[owner].patches.answers]
+        batch.blocked_by[owner] = differing[owner].naming(forgotten)
 
 
 def is_turnable(workflow: LockedWorkflow) -> bool:

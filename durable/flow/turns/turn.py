@@ -251,6 +251,8 @@ def _keep(cache: Cache, batch: Batch, plans: Sequence[Plan]) -> None:
             keeps = plan.execution is execution and plan.closing is None and execution.last_seq == plan.last_seq
         if keeps and owner not in batch.blocked_by:
             del batch.executions[owner]
+            if plan is not None:
+                execution.patches.is_new = False
             if plan is not None or owner not in cache:
                 kept.append((execution, batch.used_at.get(owner, at)))
     batch.drop(cache)

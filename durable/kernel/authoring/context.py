@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from durable.errors import KeyInvalid, OutsideWorkflow
 from durable.kernel.authoring.definitions import ActivityDefinition
-from durable.kernel.limits import MAX_SIGNAL_NAME_LENGTH
+from durable.kernel.authoring.options import check_text
+from durable.kernel.limits import MAX_PATCH_LENGTH, MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.loop import lines
 from durable.kernel.loop.asyncio_private import get_running_loop
 from durable.kernel.loop.event_loop import RUNNING, WorkflowLoop
@@ -100,6 +101,19 @@ def random() -> float:
 def rng() -> _random.Random:
     """The workflow's own random generator, for choices and shuffles that are the same in every replay."""
     return running_loop("durable.rng()").execution.rng
+
+
+def patched(id: str) -> bool:
+    """Whether this run takes the new way of a change to the code: True in runs that come here for the first time, False
+    in those whose history went by before the change. The first answer for an `id` stands for the run.
+
+    `if durable.patched("fraud-check"): ...new code... else: ...old code...`. Delete the `if` and the old way when
+    `manage.py durable patches` says that no live workflow needs it. Raises `KeyInvalid` for an id that is empty or
+    longer than 200 characters, and `OutsideWorkflow` elsewhere.
+    """
+    loop = running_loop("durable.patched(...)")
+    check_text("patch", id, MAX_PATCH_LENGTH)
+    return loop.execution.patches.asked(id)
 
 
 def sleep(span: timedelta | float) -> Coroutine[Any, Any, None]:

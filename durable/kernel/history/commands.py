@@ -69,6 +69,13 @@ class SendSignal:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordPatch:
+    """The run takes the new way of this patch; every replay takes it from here on."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class RecordUnreadable:
     """The code took the signal of this `seq`, which does not match the type asked for; every replay raises the same."""
 
@@ -113,4 +120,6 @@ class CancelWorkflow:
 
 
 Ending = CompleteWorkflow | FailWorkflow | CancelWorkflow
-Command = ScheduleActivity | CancelActivity | StartChild | CancelChild | SendSignal | RecordUnreadable | Ending
+Command = (
+    ScheduleActivity | CancelActivity | StartChild | CancelChild | SendSignal | RecordUnreadable | RecordPatch | Ending
+)

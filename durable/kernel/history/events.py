@@ -36,7 +36,7 @@ activity_redriven    actor, mode, reason, was_judged
 activity_discarded   actor, reason, then, was_judged
 timer_fired          timer [seq, place]
 signal_received      name, payload
-marker_recorded      kind ("unreadable"), seq of the signal, problem
+marker_recorded      kind "unreadable": seq of the signal, problem; kind "patch": id
 ==================== ========================================================================================
 
 Keys that would be empty or zero may be left out.

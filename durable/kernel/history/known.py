@@ -22,7 +22,10 @@ ENGINE_KEY: Final = "engine"
 UNREADABLE: Final = "unreadable"
 """The kind of marker for a signal that does not match the type asked for."""
 
-MARKERS: Final = frozenset({UNREADABLE})
+PATCH: Final = "patch"
+"""The kind of marker for the new way that a run took where the code asked `patched`."""
+
+MARKERS: Final = frozenset({UNREADABLE, PATCH})
 
 _TYPES: Final = frozenset(kind.value for kind in EventType)
 KINDS: Final = frozenset(kind.value for kind in MessageKind)

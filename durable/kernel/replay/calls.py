@@ -10,7 +10,7 @@ from durable.errors import HistoryFull
 from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.authoring.options import DETACHED, OUTLIVE, check_text
 from durable.kernel.codec import Codec, WrittenCall, digest, seal_call
-from durable.kernel.history.commands import CancelActivity, CancelChild, RecordUnreadable
+from durable.kernel.history.commands import CancelActivity, CancelChild, RecordPatch, RecordUnreadable
 from durable.kernel.history.room import FULL
 from durable.kernel.limits import MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.loop import handled
@@ -21,7 +21,7 @@ from durable.kernel.payloads.birthplace import NOWHERE
 from durable.kernel.replay.child_ids import ChildIds
 
 Call = ActivityFuture | Child | Sending
-Asked = Call | CancelActivity | CancelChild | RecordUnreadable
+Asked = Call | CancelActivity | CancelChild | RecordUnreadable | RecordPatch
 
 CALLS: Final = frozenset({ActivityFuture, Child, Sending})
 """What is issued as a future; the rest are commands."""

@@ -34,6 +34,7 @@ from durable.kernel.replay.child_ids import ChildIds
 from durable.kernel.replay.feeding import ending, feed
 from durable.kernel.replay.mailbox import Mailbox
 from durable.kernel.replay.matching import Wanted, match, unreadable, words_of_record
+from durable.kernel.replay.patches import Patches
 from durable.outcomes import Failure
 
 _EMPTY_WEIGHT = 4_096
@@ -99,6 +100,7 @@ class Execution:
         "mailbox",
         "max_key_length",
         "parent_id",
+        "patches",
         "run",
         "trace",
         "workflow_id",
@@ -124,6 +126,7 @@ class Execution:
         self.loop = WorkflowLoop(workflow_id, self)  # type: ignore[abstract]  # what it refuses is set by name
         self.calls = Calls(self.loop, codec, ChildIds(workflow_id, run), limit=limits.max_events)
         self.mailbox = Mailbox(self.loop, self.calls, codec, workflow_id)
+        self.patches = Patches(self.loop, self.calls)
         self.trace: Mapping[str, str] | None = None
         self.last_seq = 0
         self.done = False
@@ -278,6 +281,7 @@ class Execution:
         if run != self.fed_run:
             self.fed_run = run
             self.calls.child_ids.enter(run)
+            self.patches.enter()
             if self._rng is not None:
                 self._rng.seed(f"{self.workflow_id}:{run}")
 
@@ -296,6 +300,7 @@ class Execution:
             records, at = records_from(history, at)
             self.mailbox.known_unreadable = unreadable(records)
             self.calls.child_ids.expect(records)
+            self.patches.expect(records)
             self.failure_is_recorded = any(record.type is EventType.WORKFLOW_FAILED for record in records)
             asked = self._run(event)
             self.failure_is_recorded = False

@@ -19,6 +19,7 @@ from durable.kernel.history.events import Event, EventType
 from durable.kernel.history.known import UNREADABLE
 from durable.kernel.loop.futures import ActivityFuture, Child, Sending
 from durable.kernel.replay.calls import Asked
+from durable.kernel.replay.patches import is_patch
 
 Wanted = Asked | Ending
 
@@ -42,8 +43,11 @@ def match(asked: Sequence[Wanted], records: Sequence[Event], *, after: int) -> t
 
     A command that does not match the next record takes the first unused one of the same activation with equal kind,
     name and input digest: that is drift, counted once for each. A leftover record or command raises `NonDeterminism`.
-    `after` is the `seq` of the activation's input event.
+    `after` is the `seq` of the activation's input event. Markers of patches are passed over: replayed code asks for
+    none.
     """
+    follows = after + 1 + len(records)
+    records = [record for record in records if not is_patch(record)]
     wanted = [_key_of_asked(command) for command in asked]
     recorded = [_key_of_record(record) for record in records]
     if wanted == recorded:
@@ -61,7 +65,7 @@ def match(asked: Sequence[Wanted], records: Sequence[Event], *, after: int) -> t
         del free[at]
         matched.append(records[at])
     if missed or free:
-        _differ(missed, [records[index] for index in free], after=after + 1 + len(records))
+        _differ(missed, [records[index] for index in free], after=follows)
     return matched, drift
 
 

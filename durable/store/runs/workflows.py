@@ -211,6 +211,8 @@ class Progress:
     """None: it stays as it is."""
     children: int = 0
     """How many more it has started."""
+    patches: Mapping[str, bool] | None = None
+    """What the run has answered to `patched`; None: it stays as it is."""
 
 
 # One that has not been counted yet stays so: the next turn counts all of it.
@@ -267,6 +269,7 @@ _GIVEN = sql.RowSet(
         ("error_class", "text"),
         ("error_group", "text"),
         ("children", "int"),
+        ("patches", "text"),
         ("added", "bigint"),
     ]
 )
@@ -283,6 +286,7 @@ UPDATE durable_workflow AS w SET
     blocked_version = given.blocked_version, poison_turns = given.poison_turns, closed_at = given.closed_at,
     blocked_at = given.blocked_at, deadline_at = coalesce(given.deadline_at, w.deadline_at),
     error_class = {error_class}, error_group = {error_group}, children = w.children + given.children,
+    patches = coalesce(given.patches, w.patches),
     history_bytes = given.added + CASE WHEN w.history_bytes > 0 THEN w.history_bytes ELSE (
         SELECT coalesce(sum({size}), 0) FROM durable_event e
         WHERE e.workflow_id = w.id AND e.seq >= w.history_seq AND e.seq <= w.last_seq
@@ -322,6 +326,7 @@ def advancing(
             (p.blocked_by if p.failure is None else p.failure.kind).error_class,
             (p.blocked_by if p.failure is None else p.failure.kind).error_group,
             p.children,
+            None if p.patches is None else wire.dump(p.patches),
             added.get(p.id, 0),
         )
         for p in progress
