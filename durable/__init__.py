@@ -52,9 +52,9 @@ from durable.errors import (
     WorkflowNotFound,
     WorkflowTimedOut,
 )
-from durable.kernel.authoring.activity_context import activity_info
-from durable.kernel.authoring.children import Child, cancel_workflow, open_children, signal_workflow
-from durable.kernel.authoring.context import (
+from durable.kernel.context.activity_context import activity_info
+from durable.kernel.context.children import Child, cancel_workflow, open_children, signal_workflow
+from durable.kernel.context.workflow_context import (
     logger,
     now,
     patched,
@@ -65,7 +65,7 @@ from durable.kernel.authoring.context import (
     wait_for_signal,
     workflow_info,
 )
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.definitions.retry import Retry
 from durable.kernel.payloads.secrets import Secret
 from durable.outcomes import CancelAnswer, CancelOutcome, WorkflowStatus
 

@@ -17,8 +17,8 @@ from durable.flow.looks import look
 from durable.flow.looks.selecting import Place
 from durable.flow.operator.discard import discard_many
 from durable.flow.operator.redrive import redrive_many
-from durable.kernel.authoring.activity_context import activity_info
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.context.activity_context import activity_info
+from durable.kernel.definitions.retry import Retry
 from durable.logs import get_logger
 from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, Then, Through
 from durable.scope import Scope

@@ -10,8 +10,8 @@ from django.utils.module_loading import autodiscover_modules
 from django.utils.translation import gettext_lazy
 
 from durable.errors.hiding import hide
-from durable.kernel.authoring.naming import label_of_module
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.naming import label_of_module
+from durable.kernel.definitions.registry import registry
 
 
 class DurableConfig(AppConfig):

@@ -13,9 +13,9 @@ from django.db import DEFAULT_DB_ALIAS, connections, router
 
 from durable.conf import problems, settings
 from durable.databases import Finding, Weight, findings, pool_findings, server_findings
-from durable.kernel.authoring import purity
-from durable.kernel.authoring.definitions import Definition
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions import purity
+from durable.kernel.definitions.definition import Definition
+from durable.kernel.definitions.registry import registry
 from durable.kernel.loop import asyncio_private
 from durable.kernel.payloads.secrets import Field, without_meaning
 

@@ -22,8 +22,8 @@ from django.utils.module_loading import import_string
 
 from durable import queues as queueing
 from durable.errors import ConfigurationError
-from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import Codec, JsonCodec
+from durable.kernel.definitions.retry import Retry
 from durable.kernel.history.room import Room
 from durable.kernel.limits import (
     DEFAULT_KEY_LENGTH,

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from durable.errors import KeyInvalid
-from durable.kernel.authoring.options import check_text
+from durable.kernel.definitions.options import check_text
 from durable.kernel.limits import MAX_COUNT, MAX_QUEUE_LENGTH, MAX_SPAN
 
 DATABASE = "database"

@@ -29,7 +29,7 @@ from django.dispatch import Signal
 
 from durable.errors import AlreadyRegistered, NotRegistered
 from durable.errors.showing import class_name, is_a, said
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.logs import get_logger
 from durable.outbound import departures, send
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from durable.activities import QUEUE, BulkJob, BulkProgress, change_some_dead_letters
 from durable.decorators.workflows import workflow
-from durable.kernel.authoring import context
+from durable.kernel.context import workflow_context
 
 
 @workflow(queue=QUEUE)
@@ -17,5 +17,5 @@ async def change_dead_letters(job: BulkJob) -> BulkProgress:
     while not progress.over:
         progress = await change_some_dead_letters.execute(job, progress)
         if progress.pause and not progress.over:
-            await context.sleep(progress.pause)
+            await workflow_context.sleep(progress.pause)
     return progress

@@ -116,7 +116,7 @@ def frozen_clock() -> Iterator[FrozenClock]:
 @pytest.fixture
 def isolated_registry() -> Iterator[Any]:
     """The registry, empty at the start of the test and as it was before afterwards."""
-    from durable.kernel.authoring.registry import registry
+    from durable.kernel.definitions.registry import registry
 
     with registry.isolated():
         yield registry

@@ -17,7 +17,7 @@ from django.db import connections
 from durable import checks, workflow
 from durable.apps import label_for
 from durable.decorators.activities import activity
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.loop import asyncio_private
 from tests.settings import VENDOR
 

@@ -136,7 +136,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("HIDDEN_FIELDS", "pin", "a tuple of names"),
     ("READ_UNENCRYPTED", 1, "True or False"),
     ("CODEC", "nowhere.Codec", "can be imported"),
-    ("CODEC", "durable.kernel.authoring.retry.Retry", "subclass of durable.kernel.codec.JsonCodec"),
+    ("CODEC", "durable.kernel.definitions.retry.Retry", "subclass of durable.kernel.codec.JsonCodec"),
     ("CODEC", JsonCodec, "dotted path"),
     ("CODEC", f"{__name__}.Untold", "`def unwrap(self, text, birthplace)`"),
 ]

@@ -13,8 +13,8 @@ from durable.conf import settings
 from durable.errors import KeyInvalid, WorkflowNotFound
 from durable.errors.showing import shown
 from durable.flow.looks import look
-from durable.kernel.authoring.definitions import WorkflowDefinition
-from durable.kernel.authoring.options import check_text
+from durable.kernel.definitions.definition import WorkflowDefinition
+from durable.kernel.definitions.options import check_text
 
 R = TypeVar("R")
 

@@ -19,8 +19,8 @@ from durable.errors import NotRegistered, OptionInvalid, WorkflowCancelled, Work
 from durable.flow.caller import cancel as cancelling
 from durable.flow.caller import signal as signalling
 from durable.flow.looks import look
-from durable.kernel.authoring.options import check_text
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.options import check_text
+from durable.kernel.definitions.registry import registry
 from durable.kernel.limits import MAX_DEDUP_LENGTH, MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.payloads import birthplace
 from durable.outcomes import CancelOutcome, Failure, Snapshot, WorkflowStatus

@@ -8,7 +8,7 @@ from django.apps import apps
 
 from durable.conf import settings
 from durable.errors import DurableError
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.payloads import secrets
 from durable.kernel.payloads.birthplace import Birthplace, PayloadKind
 

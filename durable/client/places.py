@@ -8,7 +8,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 from durable.errors import InsideTransaction, InsideWorkflow
 from durable.flow.transactions import transaction
-from durable.kernel.authoring import context
+from durable.kernel.context import workflow_context
 from durable.kernel.loop.asyncio_private import get_running_loop
 
 _ADVICE = "Make it in an activity."
@@ -16,7 +16,7 @@ _ADVICE = "Make it in an activity."
 
 def outside_workflows(call: str, advice: str = _ADVICE) -> None:
     """Raises `InsideWorkflow` in workflow code, where the call would be made again at every replay."""
-    if context.in_turn():
+    if workflow_context.in_turn():
         raise InsideWorkflow(call, advice)
 
 

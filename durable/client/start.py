@@ -19,8 +19,9 @@ from durable.conf import settings
 from durable.errors import ArgumentsMismatch, KeyTaken, OptionInvalid, PayloadError, PayloadTooLarge
 from durable.flow.caller import enqueue as enqueueing
 from durable.flow.caller import start as starting
-from durable.kernel.authoring.definitions import ActivityDefinition, Definition, WorkflowDefinition
-from durable.kernel.authoring.options import (
+from durable.kernel.codec import encode_arguments
+from durable.kernel.definitions.definition import ActivityDefinition, Definition, WorkflowDefinition
+from durable.kernel.definitions.options import (
     ENQUEUE_NAMES,
     RESERVED_NAMES,
     START_NAMES,
@@ -30,7 +31,6 @@ from durable.kernel.authoring.options import (
     check_key,
     resolve,
 )
-from durable.kernel.codec import encode_arguments
 from durable.outcomes import KeyHeld, Started
 
 R = TypeVar("R")

@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 from durable.errors import InsideWorkflow, KeyTaken, OutsideWorkflow
-from durable.kernel.authoring import context, declarations
-from durable.kernel.authoring.definitions import ActivityDefinition
-from durable.kernel.authoring.options import ActivityOptions, OnConflict, OnDeadLetter, OnExhausted
-from durable.kernel.authoring.registry import registry
-from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import encode_call
+from durable.kernel.context import workflow_context
+from durable.kernel.definitions import declarations
+from durable.kernel.definitions.definition import ActivityDefinition
+from durable.kernel.definitions.options import ActivityOptions, OnConflict, OnDeadLetter, OnExhausted
+from durable.kernel.definitions.registry import registry
+from durable.kernel.definitions.retry import Retry
 
 if TYPE_CHECKING:
     from durable.client.handle import Handle
@@ -30,7 +31,7 @@ class Activity(ActivityDefinition[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Runs the function here and now, without retries or records. Raises `InsideWorkflow` in workflow code."""
-        if context.in_turn():
+        if workflow_context.in_turn():
             shown = self.fn.__name__
             raise InsideWorkflow(f"The plain call {shown}(...)", f"Use `await {shown}.execute(...)`.")
         return cast(R, self.fn(*args, **kwargs))
@@ -148,13 +149,13 @@ _NO_OPTIONS = ActivityOptions()
 def _schedule(
     definition: Activity[P, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: ActivityOptions
 ) -> Coroutine[None, None, R]:
-    if not context.in_turn():
+    if not workflow_context.in_turn():
         shown = definition.fn.__name__
         raise OutsideWorkflow(
             f"{shown}.execute(...)", f"Elsewhere, {shown}.enqueue(...) queues it and {shown}(...) calls it."
         )
     data = {} if options is _NO_OPTIONS else declarations.row_options(options)
-    execution = context.current()
+    execution = workflow_context.current()
     call = encode_call(
         definition,
         args,
@@ -163,7 +164,7 @@ def _schedule(
         workflow_id=execution.workflow_id,
         key=execution.calls.digest_key,
     )
-    future = context.schedule(definition, payload=call.payload, digest=call.digest, options=data)
+    future = workflow_context.schedule(definition, payload=call.payload, digest=call.digest, options=data)
     # It is a future, and is typed as a coroutine without Any in its first places: mypy takes neither a future in
     # `TaskGroup.create_task` nor, with Any there, calls with different results in `asyncio.gather`.
     return cast("Coroutine[None, None, R]", future)

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, overload
 
 from durable.errors import CODE_ERRORS, InsideWorkflow, KeyTaken, OutsideWorkflow
-from durable.kernel.authoring import children, context, declarations
-from durable.kernel.authoring.children import Child, Sending
-from durable.kernel.authoring.definitions import WorkflowDefinition
-from durable.kernel.authoring.options import START_NAMES, OnConflict, ParentClose, StartOptions
-from durable.kernel.authoring.registry import registry
+from durable.kernel.context import children, workflow_context
+from durable.kernel.context.children import Child, Sending
+from durable.kernel.definitions import declarations
+from durable.kernel.definitions.definition import WorkflowDefinition
+from durable.kernel.definitions.options import START_NAMES, OnConflict, ParentClose, StartOptions
+from durable.kernel.definitions.registry import registry
 
 if TYPE_CHECKING:
     from durable.client.handle import Handle
@@ -32,7 +33,7 @@ class WorkflowType(WorkflowDefinition[P, R]):
         """
         name = self.fn.__name__
         call = f"The plain call {name}(...)"
-        if context.in_turn():
+        if workflow_context.in_turn():
             raise InsideWorkflow(
                 call,
                 f"Run it as a child with `await {name}.execute(...)`, or put what several workflows share into an "
@@ -52,7 +53,7 @@ class WorkflowType(WorkflowDefinition[P, R]):
         """
         from durable.client import start
 
-        if context.in_turn():
+        if workflow_context.in_turn():
             return _detached(self, args, kwargs, StartOptions())
         return start.start(self, args, kwargs, StartOptions())
 
@@ -142,7 +143,7 @@ class BoundWorkflow(Generic[P, R]):
         """As `WorkflowType.start`, with these options."""
         from durable.client import start
 
-        if context.in_turn():
+        if workflow_context.in_turn():
             return _detached(self.definition, args, kwargs, self.chosen)
         return start.start(self.definition, args, kwargs, self.chosen)
 
@@ -174,7 +175,7 @@ class BoundWorkflow(Generic[P, R]):
 def _child(
     definition: WorkflowType[P, R], args: tuple[Any, ...], kwargs: Mapping[str, Any], options: StartOptions
 ) -> Child[R]:
-    if not context.in_turn():
+    if not workflow_context.in_turn():
         shown = definition.fn.__name__
         raise OutsideWorkflow(f"{shown}.execute(...)", f"Elsewhere, {shown}.start(...) begins one.")
     registry.workflow(definition.name)

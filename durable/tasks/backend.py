@@ -10,7 +10,7 @@ from django.apps import apps
 from django.core.checks import CheckMessage, Error
 
 from durable.errors import KeyInvalid
-from durable.kernel.authoring.options import check_name, check_text
+from durable.kernel.definitions.options import check_name, check_text
 from durable.kernel.limits import MAX_QUEUE_LENGTH
 from durable.tasks import chosen, finding, notices
 from durable.tasks.interface import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from durable.errors.showing import shown
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.definitions.retry import Retry
 
 ONE_ATTEMPT: Final = Retry(max_attempts=1)
 """The policy of tasks for which nothing else is chosen."""

@@ -14,9 +14,9 @@ from durable.client import ids
 from durable.conf import settings
 from durable.errors import OptionInvalid
 from durable.flow.caller import enqueue as enqueueing
-from durable.kernel.authoring.options import ActivityOptions, resolve
-from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import encode_arguments
+from durable.kernel.definitions.options import ActivityOptions, resolve
+from durable.kernel.definitions.retry import Retry
 from durable.tasks import finding, results
 from durable.tasks.interface import InvalidTask, Task, normalize_json
 

@@ -15,7 +15,7 @@ from typing import Any
 from django.apps import apps
 from django.conf import settings
 
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.logs import get_logger
 from durable.tasks.handlers import TaskActivity
 from durable.tasks.interface import InvalidTask, Task

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from asgiref.sync import sync_to_async
 
-from durable.kernel.authoring.definitions import ActivityDefinition
+from durable.kernel.definitions.definition import ActivityDefinition
 from durable.tasks.chosen import ONE_ATTEMPT
 from durable.tasks.interface import Task, TaskContext, TaskResult, normalize_json
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from durable.kernel.authoring import activity_context
+from durable.kernel.context import activity_context
 from durable.signals import activity_dead_lettered, send_here, workflow_closed
 from durable.tasks import finding
 from durable.tasks.handlers import TaskActivity, announce_by

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from durable.errors import NonDeterminism, WorkflowBlocked
-from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.definitions.definition import WorkflowDefinition
 from durable.testing import fresh
 from durable.testing.errors import Impure, NotReplayable
 from durable.testing.replaying import replayed

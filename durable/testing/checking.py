@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
-from durable.kernel.authoring.definitions import WorkflowDefinition
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.definition import WorkflowDefinition
+from durable.kernel.definitions.registry import registry
 from durable.testing import fresh, histories
 from durable.testing.histories import History, Source
 from durable.testing.replaying import HASH_SEEDS, replay_here

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 from asgiref.sync import async_to_sync
 
 from durable.errors.showing import full_name, is_a, real_mro
-from durable.kernel.authoring.definitions import ActivityDefinition
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.definition import ActivityDefinition
+from durable.kernel.definitions.registry import registry
 from durable.worker.handlers.execute import Call
 
 Handler = Callable[..., Any]

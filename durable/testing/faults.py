@@ -19,7 +19,7 @@ from durable.flow.delivery import abandon, acknowledge, claim, postpone, release
 from durable.flow.transactions import transaction
 from durable.flow.turns import turn
 from durable.flow.upkeep import reconcile
-from durable.kernel.authoring.definitions import ActivityDefinition
+from durable.kernel.definitions.definition import ActivityDefinition
 from durable.testing import doubles
 from durable.testing.errors import InjectedFault, UnknownFault
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from django.conf import ENVIRONMENT_VARIABLE, settings
 
 from durable.errors import NonDeterminism, WorkflowBlocked
-from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.definitions.definition import WorkflowDefinition
 from durable.testing.errors import Impure, NotReplayable
 from durable.testing.histories import History
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from durable.conf import settings
 from durable.errors import CodeRaised, NonDeterminism
-from durable.kernel.authoring.definitions import WorkflowDefinition
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.definition import WorkflowDefinition
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history import effective
 from durable.kernel.history.events import CLOSING, Event, EventType
 from durable.kernel.payloads import birthplace

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from durable.errors import NonDeterminism, WorkflowBlocked
 from durable.flow.looks import look
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history import effective
 from durable.kernel.history.events import Event, EventType
 from durable.outcomes import OutboxStatus, Snapshot, WorkflowStatus

@@ -26,7 +26,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from durable.conf import settings
-from durable.kernel.authoring.purity import ADVICE
+from durable.kernel.definitions.purity import ADVICE
 from durable.testing.errors import Impure
 
 _TIME = (

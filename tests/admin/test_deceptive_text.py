@@ -13,7 +13,7 @@ from django.test import Client
 
 import durable
 from durable.errors.showing import visible
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import DeadLetter, OutboxRow, Workflow
 from tests import factories
 from tests.admin.conftest import ROOMS, event_of, list_of, page_of

@@ -18,7 +18,7 @@ from django.utils import translation
 
 from durable.activities import QUEUE
 from durable.admin.words import wording
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history.events import EventType
 from durable.models import Event, Message, StaffAction, Workflow
 from durable.outcomes import Cause, OutboxStatus, StaffVerb

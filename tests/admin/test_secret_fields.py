@@ -18,8 +18,8 @@ from django.test import Client
 import durable
 from durable import PayloadError, activity, testing, workflow
 from durable.client import hidden
-from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import JsonCodec, encode_call
+from durable.kernel.definitions.registry import registry
 from durable.kernel.payloads import secrets
 from durable.kernel.payloads.arguments import ArgumentPlan
 from durable.kernel.payloads.birthplace import NOWHERE

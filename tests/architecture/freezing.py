@@ -19,7 +19,7 @@ HELD = (
     "durable.decorators.activities.BoundActivity",
     "durable.decorators.workflows.BoundWorkflow",
     "durable.decorators.workflows.WorkflowType",
-    "durable.kernel.authoring.activity_context.ActivityInfo",
+    "durable.kernel.context.activity_context.ActivityInfo",
     "durable.kernel.codec.JsonCodec",
     "durable.crypto.EncryptingCodec",
     "durable.testing.fixtures.durable_eager",

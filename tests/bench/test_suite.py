@@ -102,7 +102,7 @@ def test_an_alias_that_is_none_is_refused_by_name() -> None:
 def test_the_command_registers_nothing_of_the_benchmark_until_it_is_asked_for_it(subprocess_environment) -> None:
     code = (
         "import django; django.setup()\n"
-        "from durable.kernel.authoring.registry import registry\n"
+        "from durable.kernel.definitions.registry import registry\n"
         "import durable.management.subcommands\n"
         "assert not [d.name for d in registry.activities() if d.name.startswith('durable.bench')]\n"
         "import durable.bench.work\n"

@@ -23,7 +23,7 @@ from django.urls import reverse
 
 from durable import operations, testing
 from durable.client.handle import Handle
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.payloads.birthplace import NOWHERE
 from durable.models import DeadLetter, Event, FailedAttempt, Message, OutboxRow, Workflow
 from tests.canary import code

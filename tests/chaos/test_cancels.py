@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from durable.flow.caller import cancel
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import Workflow
 from tests.chaos import evidence
 from tests.chaos.fleet import chance, pass_time, tell, until

@@ -20,7 +20,7 @@ from django.urls import reverse
 import durable
 from durable import Retry, activity, testing, workflow
 from durable.client import hidden
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import Workflow
 
 pytestmark = pytest.mark.django_db

@@ -15,7 +15,7 @@ import durable
 from durable import activity, clock, workflow
 from durable.errors import ConfigurationError, KeyInvalid
 from durable.kernel import limits
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import OutboxRow, Worker, Workflow
 from durable.testing import drain
 

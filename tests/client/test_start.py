@@ -24,7 +24,7 @@ from durable.errors import (
     PayloadError,
     PayloadTooLarge,
 )
-from durable.kernel.authoring import context
+from durable.kernel.context import workflow_context
 from durable.models import Event, Message, OutboxRow, Workflow
 from tests.client.shop import careful, charge, checkout, greet, keyed
 
@@ -257,7 +257,7 @@ def test_in_async_code_the_sync_call_names_its_twin(call, twin):
 
 
 def test_in_workflow_code_activities_and_many_at_once_are_refused(monkeypatch):
-    monkeypatch.setattr(context, "in_turn", lambda: True)
+    monkeypatch.setattr(workflow_context, "in_turn", lambda: True)
     for call in (charge.enqueue, lambda n: checkout.start_many([(n,)])):
         with pytest.raises(InsideWorkflow, match="Make it in an activity"):
             call(1)

@@ -17,8 +17,8 @@ from django.test import override_settings
 from durable import clock
 from durable.flow.transactions import transaction
 from durable.flow.turns import turn
-from durable.kernel.authoring.definitions import ActivityDefinition
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.definition import ActivityDefinition
+from durable.kernel.definitions.registry import registry
 from durable.worker.loops import claims
 from tests.crashpoints import cases
 from tests.crashpoints.wire import ALIAS

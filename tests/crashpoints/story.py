@@ -22,9 +22,9 @@ from durable.errors import RedriveRefused, StoreUnavailable
 from durable.flow.caller import cancel, enqueue, signal, start
 from durable.flow.operator import discard, pause, redrive, resume, terminate, unblock
 from durable.flow.transactions.faults import Fault, classify
-from durable.kernel.authoring.options import resolve
-from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import encode_call
+from durable.kernel.definitions.options import resolve
+from durable.kernel.definitions.registry import registry
 from durable.kernel.payloads import birthplace
 from durable.models import OutboxRow
 from durable.outcomes import DeadLetterFilter, KeyHeld, RedriveMode

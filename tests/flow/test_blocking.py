@@ -13,7 +13,7 @@ from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
 from durable.flow.caller import signal
 from durable.flow.operator import terminate, unblock
 from durable.flow.turns import poison
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import Event, Message, Workflow
 from durable.outcomes import WorkflowState
 from tests.flow import cases

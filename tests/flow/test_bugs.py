@@ -18,7 +18,7 @@ from durable.flow.caller import cancel, signal
 from durable.flow.looks import look
 from durable.flow.operator import terminate, unblock
 from durable.flow.upkeep import beat
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import Event, Message, Workflow
 from durable.outcomes import CancelAnswer
 from durable.store.texts import failures

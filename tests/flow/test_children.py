@@ -11,7 +11,7 @@ from django.db import connection
 from durable import testing
 from durable.flow.caller import cancel
 from durable.flow.operator import pause, resume, terminate, unblock
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import Message, Workflow
 from tests.conftest import FrozenClock
 from tests.flow import families

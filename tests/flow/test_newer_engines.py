@@ -19,7 +19,7 @@ from durable.errors import NewerEngine
 from durable.flow.caller import signal
 from durable.flow.operator import terminate, unblock
 from durable.flow.turns.deciding import UNKNOWN_TYPE_WAITS
-from durable.kernel.authoring.registry import Registry, registry
+from durable.kernel.definitions.registry import Registry, registry
 from durable.kernel.history import events as history_events
 from durable.kernel.history import known
 from durable.models import Event, Message, Workflow
@@ -239,7 +239,7 @@ def test_what_was_blocked_for_it_is_tried_again_by_a_newer_engine_with_the_same_
     updated = Registry()
     # Another version of the same code in one process.
     updated._activities, updated._workflows = registry._activities, registry._workflows
-    monkeypatch.setattr("durable.kernel.authoring.code_version.KNOWN", f"{known.KNOWN} reply_given")
+    monkeypatch.setattr("durable.kernel.definitions.code_version.KNOWN", f"{known.KNOWN} reply_given")
     assert updated.version() != registry.version()
     assert unblock.after_deploy(updated.version()).count == 1
 

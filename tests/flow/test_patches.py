@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import durable
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import Event, Workflow
 from tests.flow import cases
 from tests.flow.driver import Driver

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from durable import testing
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history.events import EventType
 from tests.golden import workflows
 from tests.golden.stories import BEGIN, STORIES

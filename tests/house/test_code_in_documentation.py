@@ -14,7 +14,7 @@ import pytest
 import durable
 import durable.testing
 from durable.client.handle import Handle
-from durable.kernel.authoring.activity_context import ActivityInfo
+from durable.kernel.context.activity_context import ActivityInfo
 from tests.architecture.source import ROOT
 
 BLOCK = re.compile(r"^( *)```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)

@@ -39,7 +39,7 @@ MAY_SAY_LEASE = {
     "durable/flow/operator": "unblock.py",
     "durable/flow/turns": "staged_claims.py",
     "durable/flow/upkeep": "beat.py reconcile.py",
-    "durable/kernel/authoring": "activity_context.py",
+    "durable/kernel/context": "activity_context.py",
     "durable/locale/de/LC_MESSAGES": "django.po",
     "durable/locale/fr/LC_MESSAGES": "django.po",
     "durable/metrics": "series.py",
@@ -105,7 +105,7 @@ MEANS_ONE_THING = {
         ),
     ),
     "verdict": (r"(?:^|_)verdicts?(?:_|$)", "admin/page admin/previews admin/refusals flow/redrive"),
-    "take": (r"(?:^|_)(?:take|taken|taking|takers?|took)(?:_|$)", "kernel/context kernel/mailbox"),
+    "take": (r"(?:^|_)(?:take|taken|taking|takers?|took)(?:_|$)", "kernel/workflow_context kernel/mailbox"),
 }
 """By word: which identifiers of the app have it, and the modules (package and name, wherever they lie in the package)
 that use it as the glossary says. Put a new module here if it means the same.

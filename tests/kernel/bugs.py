@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from durable.errors import CodeRaised
-from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.definitions.definition import WorkflowDefinition
 from durable.kernel.history.events import EventType
 from tests.kernel.harness import Driver, Step, play, start
 

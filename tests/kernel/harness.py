@@ -14,8 +14,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from durable.decorators.activities import Activity
-from durable.kernel.authoring.definitions import WorkflowDefinition
 from durable.kernel.codec import Codec, JsonCodec
+from durable.kernel.definitions.definition import WorkflowDefinition
 from durable.kernel.history.commands import (
     CancelActivity,
     CancelChild,

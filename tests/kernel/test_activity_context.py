@@ -12,9 +12,9 @@ import pytest
 
 import durable
 from durable.errors import OutsideActivity, PayloadError
-from durable.kernel.authoring import activity_context
-from durable.kernel.authoring.activity_context import ActivityInfo
 from durable.kernel.codec import JsonCodec
+from durable.kernel.context import activity_context
+from durable.kernel.context.activity_context import ActivityInfo
 
 
 def info(**changes: Any) -> ActivityInfo:

@@ -11,7 +11,7 @@ from django.core.exceptions import ObjectDoesNotExist, SynchronousOnlyOperation
 import durable
 from durable.decorators.workflows import workflow
 from durable.errors import CodeRaised, ConfigurationError, NonDeterminism
-from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.definitions.definition import WorkflowDefinition
 from durable.kernel.history.events import Event, EventType
 from tests.kernel.bugs import PRICES, OwnError, failure, raised
 from tests.kernel.harness import EPOCH, Driver, cancel, done, echo, play, replayed, start

@@ -11,7 +11,7 @@ import pytest
 
 import durable
 from durable.errors import CodeRaised
-from durable.kernel.authoring.definitions import WorkflowDefinition
+from durable.kernel.definitions.definition import WorkflowDefinition
 from tests.kernel.bugs import PRICES, OwnError, failure, raised
 from tests.kernel.harness import Driver, Step, done, echo, fire, signal, start
 

@@ -19,10 +19,10 @@ from durable.errors import (
     PayloadError,
     PayloadTooLarge,
 )
-from durable.kernel.authoring import context
-from durable.kernel.authoring.options import ActivityOptions
-from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments, encode_call
+from durable.kernel.context import workflow_context
+from durable.kernel.definitions.options import ActivityOptions
+from durable.kernel.definitions.retry import Retry
 from durable.kernel.payloads.birthplace import NOWHERE
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")
@@ -175,7 +175,7 @@ def test_execute_outside_a_workflow_is_refused_with_what_to_call_instead(charge)
 
 
 def test_a_plain_call_inside_a_workflow_is_refused_with_the_advice_to_execute(charge, monkeypatch):
-    monkeypatch.setattr(context, "in_turn", lambda: True)
+    monkeypatch.setattr(workflow_context, "in_turn", lambda: True)
     with pytest.raises(InsideWorkflow, match=r"Use `await charge\.execute\(\.\.\.\)`"):
         charge(1)
 
@@ -190,10 +190,12 @@ def test_a_plain_call_of_an_async_handler_gives_its_coroutine():
 
 def scheduled(monkeypatch, bound: Any, *args: Any) -> dict[str, Any]:
     seen: dict[str, Any] = {}
-    monkeypatch.setattr(context, "in_turn", lambda: True)
+    monkeypatch.setattr(workflow_context, "in_turn", lambda: True)
     told = {"codec": CODEC, "workflow_id": NOWHERE.workflow_id, "calls": type("Calls", (), {"digest_key": b""})}
-    monkeypatch.setattr(context, "current", lambda: type("Execution", (), told))
-    monkeypatch.setattr(context, "schedule", lambda definition, **call: seen.update(call, definition=definition))
+    monkeypatch.setattr(workflow_context, "current", lambda: type("Execution", (), told))
+    monkeypatch.setattr(
+        workflow_context, "schedule", lambda definition, **call: seen.update(call, definition=definition)
+    )
     bound.execute(*args)
     return seen
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.decorators.activities import Activity
 from durable.errors import InsideWorkflow, OutsideWorkflow
 from durable.kernel.history.commands import ScheduleActivity

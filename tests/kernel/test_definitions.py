@@ -16,8 +16,8 @@ from durable.errors import (
     ArgumentsMismatch,
     ConfigurationError,
 )
-from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import JsonCodec, decode_arguments, encode_arguments
+from durable.kernel.definitions.retry import Retry
 from durable.kernel.payloads.birthplace import NOWHERE
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.errors import HistoryFull, WorkflowBlocked
 from durable.kernel.history import effective
 from durable.kernel.history.commands import ScheduleActivity

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.decorators.activities import activity
 from durable.decorators.workflows import workflow
 from durable.errors import WorkflowBlocked
-from durable.kernel.authoring.registry import registry
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.definitions.registry import registry
+from durable.kernel.definitions.retry import Retry
 from durable.kernel.history.commands import CancelActivity, CompleteWorkflow, ScheduleActivity
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.replay.execution import Awaits, Execution

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.errors import PoisonTurn, WorkflowBlocked
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.replay.execution import Limits

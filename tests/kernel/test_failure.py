@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from durable.errors import PayloadError
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.definitions.retry import Retry
 from durable.kernel.limits import MAX_FAILURE_MESSAGE, MAX_TRACEBACK
 from durable.kernel.texts import failure
 from tests import hostile
@@ -65,7 +65,7 @@ def test_the_engines_own_frames_are_left_out_causes_and_groups_included():
 
     told = failure.describe(caught(fail))
     assert "max_attempts" in told.traceback
-    assert "kernel/authoring/retry.py" not in told.traceback
+    assert "kernel/definitions/retry.py" not in told.traceback
     assert "test_failure.py" in told.traceback
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.decorators.activities import Activity
 from durable.errors import ActivityError, NonDeterminism, StackExhausted, WorkflowBlocked
 from durable.kernel.history.events import Event, EventType

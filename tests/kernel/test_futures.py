@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.kernel.loop.futures import ActivityFuture
 from tests.kernel.harness import done, echo, failed, play, signal
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.kernel.codec import JsonCodec
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.payloads.birthplace import Birthplace

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.errors import WorkflowBlocked
 from durable.kernel.history.commands import CompleteWorkflow
 from durable.kernel.history.events import Event, EventType

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.errors import NonDeterminism
 from durable.kernel.history.events import Event, EventType
 from tests.kernel.harness import cancel, done, echo, fire, number, other, paused, play, replayed, signal

@@ -28,7 +28,7 @@ from django.db.models import Manager, Model, QuerySet
 from django.utils import timezone
 
 from durable.decorators.activities import activity
-from durable.kernel.authoring import purity
+from durable.kernel.definitions import purity
 
 findings: Any = purity.findings
 get_model = registered.get_model

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.errors import ActivityError
 from durable.kernel.history.events import EventType
 from durable.kernel.replay.execution import Execution

@@ -17,8 +17,8 @@ from durable.errors import (
     AlreadyRegistered,
     NotRegistered,
 )
-from durable.kernel.authoring.naming import label_of_module
-from durable.kernel.authoring.registry import Registry
+from durable.kernel.definitions.naming import label_of_module
+from durable.kernel.definitions.registry import Registry
 
 pytestmark = pytest.mark.usefixtures("isolated_registry")
 

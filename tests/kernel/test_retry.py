@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from durable.errors import ConfigurationError, PayloadError
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.definitions.retry import Retry
 
 STILL = Retry(jitter=0.0, max_attempts=1000)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from durable.kernel.authoring.options import (
+from durable.kernel.definitions.options import (
     ActivityOptions,
     OnDeadLetter,
     OnExhausted,
@@ -15,7 +15,7 @@ from durable.kernel.authoring.options import (
     holds_when_exhausted,
     resolve,
 )
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.definitions.retry import Retry
 
 TWO, THREE, FOUR = (Retry(max_attempts=number) for number in (2, 3, 4))
 

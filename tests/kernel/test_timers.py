@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import durable.kernel.authoring.context as durable
+import durable.kernel.context.workflow_context as durable
 from durable.errors import NonDeterminism
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.replay.execution import Execution

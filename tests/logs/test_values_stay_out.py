@@ -14,7 +14,7 @@ from structlog.tracebacks import ExceptionDictTransformer
 
 import durable
 from durable import testing
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.texts.standins import stand_in
 from durable.logs import get_logger
 from tests.logs.records import NAME, Kept

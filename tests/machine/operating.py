@@ -18,7 +18,7 @@ from durable.flow.operator import redrive as redriving
 from durable.flow.operator import unblock
 from durable.flow.turns import poison
 from durable.flow.upkeep import beat, settle
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.outcomes import DeadLetterFilter, Discarded, RedriveMode, Redriven, Then
 from tests.machine import state as states
 from tests.machine.promises import operators as promised

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import durable
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 
 
 @pytest.fixture

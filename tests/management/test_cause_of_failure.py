@@ -16,7 +16,7 @@ from durable.decorators.activities import activity
 from durable.decorators.workflows import workflow
 from durable.errors import WorkflowFailed
 from durable.flow.looks import look
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.definitions.retry import Retry
 from durable.models import Event, OutboxRow, Workflow
 from durable.outcomes import FailedActivity
 from durable.store.operators import causes

@@ -15,7 +15,7 @@ import yaml
 import durable
 from durable import testing
 from durable.flow.looks import sampling
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.management.commands.durable import Command
 from durable.models import StaffAction
 from durable.testing import checking, fresh

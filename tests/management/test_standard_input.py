@@ -9,7 +9,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 import durable
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import Message, Workflow
 
 pytestmark = pytest.mark.django_db

@@ -20,7 +20,7 @@ from durable.flow.caller import cancel, start
 from durable.flow.operator import terminate
 from durable.flow.transactions import transaction as own
 from durable.flow.turns import poison
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from tests.flow import cases
 from tests.flow.driver import Driver
 from tests.ledger.models import Entry

@@ -26,7 +26,7 @@ from django.test import TestCase, override_settings
 
 import durable
 from durable import operations, testing
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import DeadLetter, Workflow
 from tests import factories
 from tests.architecture.source import ROOT

@@ -15,7 +15,7 @@ import pytest
 from django.core.management import call_command
 from django.test import override_settings
 
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from tests.architecture.source import ROOT
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -9,7 +9,7 @@ import pytest
 from asgiref.sync import async_to_sync
 from django.test import override_settings
 
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.signals import activity_dead_lettered, workflow_closed
 from tests.tasks import jobs
 from tests.tasks.interface import task_enqueued, task_finished, task_started

@@ -294,7 +294,7 @@ def test_a_task_in_workflow_code_is_refused() -> None:
 
 
 def _run(code: Any) -> Any:
-    from durable.kernel.authoring.registry import registry
+    from durable.kernel.definitions.registry import registry
     from durable.testing import run
 
     with registry.isolated():

@@ -12,8 +12,8 @@ import pytest
 from django.test import override_settings
 
 from durable.errors import NotRegistered
-from durable.kernel.authoring.naming import labels
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.naming import labels
+from durable.kernel.definitions.registry import registry
 from durable.tasks import finding
 from tests.tasks import jobs
 from tests.tasks.conftest import TASKS

@@ -22,7 +22,7 @@ from django.utils import translation
 import durable
 from durable import NoRetry, Retry, activity, testing, workflow
 from durable.errors import OptionInvalid
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.models import OutboxRow
 from durable.testing.fixtures import durable_eager
 from tests.waiting import PATIENCE, in_thread

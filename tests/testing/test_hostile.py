@@ -9,8 +9,8 @@ import pytest
 
 from durable import WorkflowStatus, testing
 from durable.decorators.workflows import WorkflowType
-from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.definition import ActivityDefinition, WorkflowDefinition
+from durable.kernel.definitions.registry import registry
 from tests import hostile
 from tests.worker.plant import fighters
 

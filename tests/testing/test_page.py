@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from durable import testing
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "testing.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

@@ -16,8 +16,8 @@ import pytest
 import durable
 from durable import NonDeterminism, testing
 from durable.client.find import get_workflow
-from durable.kernel.authoring.registry import registry
 from durable.kernel.codec import JsonCodec
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history.events import EventType
 from durable.kernel.payloads.birthplace import Birthplace
 from tests.flow.driver import Driver

@@ -29,8 +29,8 @@ from django.utils import timezone
 
 import durable
 from durable import checks, testing
-from durable.kernel.authoring.definitions import WorkflowDefinition
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.definition import WorkflowDefinition
+from durable.kernel.definitions.registry import registry
 
 HISTORY: dict[str, Any] = {
     "format": 1,

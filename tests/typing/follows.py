@@ -15,7 +15,7 @@ from durable.client import find, start
 from durable.decorators.activities import Activity, AsyncActivity, BoundActivity
 from durable.decorators.workflows import WorkflowType
 from durable.errors import RedriveRefused
-from durable.kernel.authoring.options import ActivityOptions, StartOptions
+from durable.kernel.definitions.options import ActivityOptions, StartOptions
 from durable.operations import (
     DeadLetterFilter,
     DeadLetters,

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from durable.conf import settings as configured
-from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
-from durable.kernel.authoring.options import resolve
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.definition import ActivityDefinition, WorkflowDefinition
+from durable.kernel.definitions.options import resolve
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history.events import EventType
 from durable.kernel.payloads import birthplace
 from tests.conftest import ROOT

@@ -10,8 +10,8 @@ import pytest
 from django.db import connection, connections
 from django.db.backends.signals import connection_created
 
-from durable.kernel.authoring.definitions import ActivityDefinition
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.definition import ActivityDefinition
+from durable.kernel.definitions.registry import registry
 from durable.outcomes import WorkflowStatus
 from durable.worker.handlers import pool as pools
 from tests.hosting import hosted

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history.events import EventType
 from durable.models import Message, Workflow
 from durable.outcomes import OutboxStatus, WorkflowStatus

@@ -11,7 +11,7 @@ from django.db import connection
 from durable import Retry, activity, workflow
 from durable.errors import ActivityError
 from durable.flow.transactions import reporting
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.texts.failure import for_report
 from durable.outbound import floods
 from tests import hostile

@@ -22,7 +22,7 @@ from durable.admin.lists.keyset import AFTER_VAR, BEFORE_VAR
 from durable.admin.lists.scoping import scope_of
 from durable.admin.words import wording
 from durable.admin.workflows.room import known_types
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter
 from durable.scope import Scope
 

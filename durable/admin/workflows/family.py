@@ -14,7 +14,7 @@ from django.utils.translation import ngettext
 from durable.admin.lists.parts import Fact, Table
 from durable.admin.words import wording
 from durable.conf import settings
-from durable.kernel.authoring.options import DETACHED
+from durable.kernel.definitions.options import DETACHED
 from durable.models import Workflow
 from durable.scope import Scope
 

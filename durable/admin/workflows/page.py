@@ -32,7 +32,7 @@ from durable.admin.workflows.verbs import buttons
 from durable.conf import settings
 from durable.errors import ConfigurationError, NotRegistered
 from durable.flow.looks import look
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history.room import HISTORY_FULL
 from durable.models import DeadLetter, Message, OutboxRow, Workflow, WorkItem
 from durable.outcomes import FailedActivity, OutboxStatus, WorkflowStatus

@@ -28,7 +28,7 @@ from durable.admin.workflows.family import PARENT_VAR
 from durable.admin.workflows.history import birthplace_of_event, one_event, single_event
 from durable.admin.workflows.page import WorkflowPage, dead_letters_of
 from durable.admin.workflows.verbs import VERBS, ask
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.payloads.birthplace import Birthplace, arguments, result
 from durable.models import Workflow
 from durable.outcomes import WorkflowStatus

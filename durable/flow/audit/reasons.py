@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from durable.errors import OptionInvalid
-from durable.kernel.authoring.options import check_storable
+from durable.kernel.definitions.options import check_storable
 
 
 def check(reason: str) -> None:

@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow.endings import closing
 from durable.flow.transactions import reporting
-from durable.kernel.authoring.options import delivers_dead_letters, holds_when_exhausted
+from durable.kernel.definitions.options import delivers_dead_letters, holds_when_exhausted
 from durable.kernel.history.events import EventType, MessageKind
 from durable.kernel.payloads import wire
 from durable.outcomes import Cause, Ending, Failed, Failure, WorkflowStatus

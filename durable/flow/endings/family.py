@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from durable.kernel.authoring.options import DETACHED
+from durable.kernel.definitions.options import DETACHED
 from durable.kernel.payloads import wire
 from durable.outcomes import WorkflowStatus
 from durable.store.runs import family

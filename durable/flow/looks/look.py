@@ -16,7 +16,7 @@ from durable.errors import OptionInvalid, WorkflowNotFound
 from durable.flow.looks import selecting
 from durable.flow.looks.selecting import Place
 from durable.flow.transactions import transaction
-from durable.kernel.authoring.options import check_storable
+from durable.kernel.definitions.options import check_storable
 from durable.kernel.history.events import Event, EventType
 from durable.outcomes import (
     DeadLetterFilter,

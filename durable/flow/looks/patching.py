@@ -8,8 +8,8 @@ from functools import partial
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.flow.transactions import transaction
-from durable.kernel.authoring.options import check_storable
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.options import check_storable
+from durable.kernel.definitions.registry import registry
 from durable.outcomes import PatchState
 from durable.store.runs import patches
 

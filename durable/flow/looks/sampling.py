@@ -8,7 +8,7 @@ from functools import partial
 from itertools import zip_longest
 
 from durable.flow.transactions import transaction
-from durable.kernel.authoring.options import check_storable
+from durable.kernel.definitions.options import check_storable
 from durable.store.operators import shapes
 
 LOOKED_AT = 4_000

@@ -16,7 +16,7 @@ from django.db import InterfaceError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from durable.errors import OptionInvalid, RedriveRefused, StoreUnavailable
-from durable.kernel.authoring.options import check_storable
+from durable.kernel.definitions.options import check_storable
 from durable.outcomes import OF_DEAD_LETTERS, Cause, DeadLetterFilter
 from durable.store.operators import redrives
 

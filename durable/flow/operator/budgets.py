@@ -6,8 +6,8 @@ import json
 
 from durable.conf import settings
 from durable.errors import AlreadyRegistered, NotRegistered, UsageError
-from durable.kernel.authoring.options import resolve
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.options import resolve
+from durable.kernel.definitions.registry import registry
 
 
 class Unreadable(ValueError):

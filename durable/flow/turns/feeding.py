@@ -12,7 +12,7 @@ from durable.flow.transactions import reporting
 from durable.flow.turns import feeding_children
 from durable.flow.turns.keeping import is_full
 from durable.flow.turns.plan import Closing, Plan
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history.events import Event, EventType, MessageKind
 from durable.kernel.history.room import Room
 from durable.kernel.payloads import wire

@@ -10,8 +10,8 @@ from typing import Any
 
 from durable.conf import settings
 from durable.flow.endings.family import Ended
-from durable.kernel.authoring.options import Terms, resolve
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.options import Terms, resolve
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history.commands import (
     CancelActivity,
     CancelChild,

@@ -11,7 +11,7 @@ from durable import clock
 from durable.conf import settings
 from durable.errors import PoisonTurn
 from durable.flow.transactions import reporting, transaction
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history.events import Event, EventType
 from durable.kernel.texts.failure import type_name
 from durable.logs import get_logger

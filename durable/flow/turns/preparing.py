@@ -13,8 +13,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from durable.conf import settings
 from durable.errors import HistoryFull, NewerEngine, NonDeterminism, NotRegistered, PoisonTurn, WorkflowBlocked
 from durable.flow.turns.choosing import Choice
-from durable.kernel.authoring.options import Terms
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.options import Terms
+from durable.kernel.definitions.registry import registry
 from durable.kernel.history import effective
 from durable.kernel.history.events import Event
 from durable.kernel.replay.cache import Cache

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from durable.errors import HistoryFull
-from durable.kernel.authoring.definitions import WorkflowDefinition
-from durable.kernel.authoring.options import DETACHED, OUTLIVE, check_text
 from durable.kernel.codec import Codec, WrittenCall, digest, seal_call
+from durable.kernel.definitions.definition import WorkflowDefinition
+from durable.kernel.definitions.options import DETACHED, OUTLIVE, check_text
 from durable.kernel.history.commands import CancelActivity, CancelChild, RecordPatch, RecordUnreadable
 from durable.kernel.history.room import FULL
 from durable.kernel.limits import MAX_REASON_LENGTH, MAX_SIGNAL_NAME_LENGTH

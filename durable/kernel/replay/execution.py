@@ -15,9 +15,9 @@ from enum import StrEnum
 from typing import Any
 
 from durable.errors import CodeRaised, HistoryFull, NonDeterminism, PoisonTurn
-from durable.kernel.authoring.definitions import WorkflowDefinition
-from durable.kernel.authoring.options import OUTLIVE
 from durable.kernel.codec import Codec
+from durable.kernel.definitions.definition import WorkflowDefinition
+from durable.kernel.definitions.options import OUTLIVE
 from durable.kernel.history import effective
 from durable.kernel.history.commands import Command, ScheduleActivity, SendSignal, StartChild
 from durable.kernel.history.events import INPUTS, RECORDS, Event, EventType

@@ -19,7 +19,7 @@ from durable import tracing
 from durable.conf import settings
 from durable.databases import refuse_unfit
 from durable.errors import ConfigurationError, KeyInvalid
-from durable.kernel.authoring.options import check_text
+from durable.kernel.definitions.options import check_text
 from durable.kernel.limits import MAX_QUEUE_LENGTH, MAX_WORKER_NAME_LENGTH
 from durable.kernel.loop import asyncio_private
 from durable.metrics.text import available as metrics_are_available

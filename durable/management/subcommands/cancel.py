@@ -8,7 +8,7 @@ from django.core.management.base import CommandParser
 
 from durable.flow.caller.cancel import cancel
 from durable.flow.looks import look
-from durable.kernel.authoring.options import check_text
+from durable.kernel.definitions.options import check_text
 from durable.kernel.limits import MAX_REASON_LENGTH
 from durable.management.subcommands.answer import Answer, CommandExit, Subcommand, put_off, workflow_id
 from durable.outcomes import CancelAnswer

@@ -12,9 +12,9 @@ from durable.client import start
 from durable.errors import ArgumentsMismatch, NotRegistered
 from durable.flow.audit import auditing
 from durable.flow.transactions import transaction
-from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
-from durable.kernel.authoring.options import ActivityOptions, StartOptions
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.definition import ActivityDefinition, WorkflowDefinition
+from durable.kernel.definitions.options import ActivityOptions, StartOptions
+from durable.kernel.definitions.registry import registry
 from durable.management.subcommands.answer import Answer, Subcommand, WrongUsage, read_json
 from durable.outcomes import StaffVerb
 

@@ -23,13 +23,13 @@ from durable import clock, tracing
 from durable.conf import settings
 from durable.errors import AlreadyRegistered, NoRetry, NotRegistered, PayloadError, RetryAfter
 from durable.errors.showing import is_a
-from durable.kernel.authoring import activity_context
-from durable.kernel.authoring.activity_context import ActivityInfo
-from durable.kernel.authoring.definitions import ActivityDefinition
-from durable.kernel.authoring.options import resolve
-from durable.kernel.authoring.registry import registry
-from durable.kernel.authoring.retry import Retry
 from durable.kernel.codec import Codec, decode_arguments
+from durable.kernel.context import activity_context
+from durable.kernel.context.activity_context import ActivityInfo
+from durable.kernel.definitions.definition import ActivityDefinition
+from durable.kernel.definitions.options import resolve
+from durable.kernel.definitions.registry import registry
+from durable.kernel.definitions.retry import Retry
 from durable.kernel.limits import MAX_SPAN
 from durable.kernel.payloads import birthplace
 from durable.kernel.texts.failure import describe

@@ -13,7 +13,7 @@ from datetime import timedelta
 from functools import partial
 
 from durable.errors import AlreadyRegistered, NotRegistered, TransactionLeftOpen
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.kernel.texts.failure import describe, for_log
 from durable.metrics import counting, series
 from durable.outcomes import Cancelled, Cause, Completed, Ending

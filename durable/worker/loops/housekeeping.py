@@ -16,7 +16,7 @@ from durable.flow.operator import unblock
 from durable.flow.transactions import transaction
 from durable.flow.turns import poison
 from durable.flow.upkeep import beat, reconcile, settle
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.logs import words
 from durable.outcomes import Company, ReconcileReport
 from durable.worker.loops.hostclock import HostClock

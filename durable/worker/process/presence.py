@@ -17,7 +17,7 @@ from django.db import connections
 
 from durable.conf import settings
 from durable.flow.upkeep import beat
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.worker.threads import hygiene
 from durable.worker.threads.loop import Loop
 

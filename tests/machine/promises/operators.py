@@ -9,7 +9,7 @@ from unittest.mock import ANY
 
 from durable.conf import settings
 from durable.errors import WorkflowClosed, WorkflowNotBlocked, WorkflowNotFound
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.outcomes import WorkflowState
 from tests.machine.promises.history import append, close, outcomes, tell
 from tests.machine.state import Row, State

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from durable.conf import settings
-from durable.kernel.authoring.registry import registry
+from durable.kernel.definitions.registry import registry
 from durable.outcomes import TurnReport
 from tests.machine.promises import families
 from tests.machine.promises.history import outcomes

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from durable.kernel.authoring.definitions import ActivityDefinition
+from durable.kernel.definitions.definition import ActivityDefinition
 
 _CLOCK = "Use durable.now(), which replays."
 _RANDOM = "Use durable.random() or durable.uuid4(), which replay."

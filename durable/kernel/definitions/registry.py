@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from durable.errors import AlreadyRegistered, NotRegistered
-from durable.kernel.authoring import code_version
-from durable.kernel.authoring.definitions import ActivityDefinition, WorkflowDefinition
-from durable.kernel.authoring.naming import labels
+from durable.kernel.definitions import code_version
+from durable.kernel.definitions.definition import ActivityDefinition, WorkflowDefinition
+from durable.kernel.definitions.naming import labels
 
 D = TypeVar("D", ActivityDefinition[Any, Any], WorkflowDefinition[Any, Any])
 

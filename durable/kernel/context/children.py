@@ -7,10 +7,10 @@ from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from durable.errors import KeyInvalid, OptionInvalid
-from durable.kernel.authoring.context import running_loop, waiting_loop
-from durable.kernel.authoring.definitions import WorkflowDefinition
-from durable.kernel.authoring.options import DETACHED, StartOptions, check_key
 from durable.kernel.codec import write_call
+from durable.kernel.context.workflow_context import running_loop, waiting_loop
+from durable.kernel.definitions.definition import WorkflowDefinition
+from durable.kernel.definitions.options import DETACHED, StartOptions, check_key
 from durable.kernel.loop import futures
 from durable.kernel.loop.event_loop import WorkflowLoop
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from durable.errors import CODE_ERRORS, ConfigurationError, DurableError, OptionInvalid
 from durable.errors.showing import shown
-from durable.kernel.authoring.options import (
+from durable.kernel.definitions.options import (
     RESERVED_NAMES,
     START_NAMES,
     ActivityOptions,

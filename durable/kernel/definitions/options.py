@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, Self
 from unicodedata import category
 
 from durable.errors import KeyInvalid, OptionInvalid
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.definitions.retry import Retry
 from durable.kernel.limits import (
     LATEST_START,
     MAX_KEY_BYTES,

@@ -12,10 +12,10 @@ from datetime import timedelta
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from durable.errors import CODE_ERRORS
-from durable.kernel.authoring.declarations import implied_name
-from durable.kernel.authoring.naming import labels
-from durable.kernel.authoring.options import OnDeadLetter, OnExhausted
-from durable.kernel.authoring.retry import Retry
+from durable.kernel.definitions.declarations import implied_name
+from durable.kernel.definitions.naming import labels
+from durable.kernel.definitions.options import OnDeadLetter, OnExhausted
+from durable.kernel.definitions.retry import Retry
 from durable.kernel.payloads.arguments import ArgumentPlan
 from durable.kernel.payloads.hints import resolved
 

@@ -14,7 +14,7 @@ from durable.errors.showing import descends
 from durable.kernel.history.known import KNOWN
 
 if TYPE_CHECKING:
-    from durable.kernel.authoring.definitions import Definition
+    from durable.kernel.definitions.definition import Definition
 
 _INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 _PYTHONS_OWN: Final = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})

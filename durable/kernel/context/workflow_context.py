@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from durable.errors import KeyInvalid, OutsideWorkflow
-from durable.kernel.authoring.definitions import ActivityDefinition
-from durable.kernel.authoring.options import check_text
+from durable.kernel.definitions.definition import ActivityDefinition
+from durable.kernel.definitions.options import check_text
 from durable.kernel.limits import MAX_PATCH_LENGTH, MAX_SIGNAL_NAME_LENGTH
 from durable.kernel.loop import lines
 from durable.kernel.loop.asyncio_private import get_running_loop
