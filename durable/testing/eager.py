@@ -134,7 +134,14 @@ def _asking(made: Eager) -> Iterator[None]:
     leave = django_transaction.Atomic.__exit__
 
     def left(atomic: Any, *error: Any) -> Any:
-        answer = leave(atomic, *error)
+        try:
+            answer = leave(atomic, *error)
+        except Exception:
+            # A hook of `on_commit` has raised, and what was committed before it is for workers to see. Within a
+            # transaction it was a savepoint that failed, and nothing more can be done there.
+            if not django_transaction.get_connection(atomic.using).in_atomic_block:
+                made._work_if_committed()
+            raise
         made._work_if_committed()
         return answer
 
