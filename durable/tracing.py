@@ -8,8 +8,9 @@ which may hold anything.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Any, Final
 
 from durable.conf import settings
@@ -33,7 +34,11 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 def current() -> Carrier | None:
     """The trace in which the calling code runs, to be stored; None if there is none."""
     api = sys.modules.get("opentelemetry.trace")
-    return None if api is None else _carrier(api, api.get_current_span())
+    if api is None:
+        return None
+    with suppress(Exception):  # the project's provider and propagator
+        return _carrier(api, api.get_current_span())
+    return None
 
 
 def asking(verb: str, name: str) -> AbstractContextManager[None]:
@@ -41,7 +46,7 @@ def asking(verb: str, name: str) -> AbstractContextManager[None]:
     api = sys.modules.get("opentelemetry.trace")
     if api is None:
         return _NOTHING
-    return _within(api, f"{verb} {name}", api.SpanKind.PRODUCER, None, {"durable.name": name})
+    return _Within(api, f"{verb} {name}", api.SpanKind.PRODUCER, None, {"durable.name": name})
 
 
 def attempt(claim: Claim) -> AbstractContextManager[None]:
@@ -57,7 +62,7 @@ def attempt(claim: Claim) -> AbstractContextManager[None]:
         "durable.attempt": claim.attempt,
         "durable.delivery": claim.delivery,
     }
-    return _within(api, f"run {claim.activity}", api.SpanKind.CONSUMER, claim.options.get(TRACE), attributes)
+    return _Within(api, f"run {claim.activity}", api.SpanKind.CONSUMER, claim.options.get(TRACE), attributes)
 
 
 class Turn:
@@ -74,23 +79,25 @@ class Turn:
         self._span: Any = None
         api = sys.modules.get("opentelemetry.trace")
         if api is not None:
-            self._span = _tracer(api).start_span(
-                f"turn {type}",
-                context=_context(trace),
-                kind=api.SpanKind.CONSUMER,
-                attributes={"durable.name": type, "durable.workflow.id": workflow_id, "durable.run": run},
-            )
-            self.carrier = _carrier(api, self._span) or trace
+            with suppress(Exception):  # the project's provider and sampler
+                self._span = _tracer(api).start_span(
+                    f"turn {type}",
+                    context=_context(trace),
+                    kind=api.SpanKind.CONSUMER,
+                    attributes={"durable.name": type, "durable.workflow.id": workflow_id, "durable.run": run},
+                )
+                self.carrier = _carrier(api, self._span) or trace
 
     def end(self, *, blocked_by: str = "", **attributes: str | int) -> None:
         """It is committed. `blocked_by` is the kind of error that has blocked the workflow."""
         if self._span is None:
             return
-        for key, value in attributes.items():
-            self._span.set_attribute(f"durable.{key}", value)
-        if blocked_by:
-            _fail(sys.modules["opentelemetry.trace"], self._span, blocked_by)
-        self._span.end()
+        with suppress(Exception):  # the project's provider and processors
+            for key, value in attributes.items():
+                self._span.set_attribute(f"durable.{key}", value)
+            if blocked_by:
+                _fail(sys.modules["opentelemetry.trace"], self._span, blocked_by)
+            self._span.end()
 
 
 def flush() -> None:
@@ -102,25 +109,43 @@ def flush() -> None:
             export(FLUSH_MS)
 
 
-@contextmanager
-def _within(api: Any, name: str, kind: Any, trace: Carrier | None, attributes: Attributes) -> Iterator[None]:
-    # Exceptions are recorded here and not by OpenTelemetry: their texts may quote payloads.
-    with _tracer(api).start_as_current_span(
-        name,
-        context=_context(trace),
-        kind=kind,
-        attributes=attributes,
-        record_exception=False,
-        set_status_on_exception=False,
-    ) as span:
-        try:
-            yield
-        except BaseException as error:
-            if span.is_recording():
-                if settings.logs_texts_of_failures and isinstance(error, Exception):
-                    span.record_exception(error)
-                _fail(api, span, class_name(type(error)))
-            raise
+class _Within:
+    """A span around code of the project, current for it. The code's error passes as it is, whatever it may be like, and
+    whatever the project's tracing does with it: a generator, which sets an error's traceback, would change some.
+    """
+
+    __slots__ = ("_api", "_arguments", "_detach", "_span")
+
+    def __init__(self, api: Any, name: str, kind: Any, trace: Carrier | None, attributes: Attributes) -> None:
+        self._api = api
+        self._arguments = (name, kind, trace, attributes)
+        self._span: Any = None
+        self._detach: Callable[[], None] | None = None
+
+    def __enter__(self) -> None:
+        from opentelemetry import context
+
+        name, kind, trace, attributes = self._arguments
+        with suppress(Exception):  # the project's provider and sampler
+            span = _tracer(self._api).start_span(name, context=_context(trace), kind=kind, attributes=attributes)
+            self._detach = partial(context.detach, context.attach(self._api.set_span_in_context(span)))
+            self._span = span
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._detach is not None:
+            with suppress(Exception):
+                self._detach()
+        if self._span is None:
+            return
+        with suppress(Exception):
+            # Errors are recorded here and not by OpenTelemetry: their texts may quote payloads.
+            if kind is not None and self._span.is_recording():
+                _fail(self._api, self._span, class_name(kind))
+                if settings.logs_texts_of_failures and issubclass(kind, Exception):
+                    with suppress(BaseException):  # whatever the error does when it is asked
+                        self._span.record_exception(error)
+        with suppress(Exception):
+            self._span.end()
 
 
 def _fail(api: Any, span: Any, description: str) -> None:

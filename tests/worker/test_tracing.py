@@ -23,6 +23,7 @@ import durable
 from durable import activity, testing, tracing, workflow
 from durable.kernel.history.events import TRACE
 from durable.models import Event, OutboxRow
+from tests import hostile
 from tests.conftest import ROOT
 from tests.worker.conftest import Plant
 from tests.worker.launching import Launch, launch
@@ -350,3 +351,36 @@ def test_what_is_left_is_exported_before_a_process_ends_and_an_exporter_that_rai
     monkeypatch.setattr(exported.provider, "force_flush", flush)
     tracing.flush()
     assert flushed == [2_000]
+
+
+class TestTheCodesErrorIsItsOwn:
+    """Whatever the tracing of the project does with it, and whatever it does when it is asked."""
+
+    @pytest.fixture(params=["works", "raises at the start", "raises at the end"])
+    def provider(self, request: pytest.FixtureRequest, exported: Exported, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: Any, **__: Any) -> Any:
+            raise RuntimeError("the project's provider")
+
+        if request.param == "raises at the start":
+            monkeypatch.setattr(type(exported.tracer), "start_span", broken)
+        elif request.param == "raises at the end":
+            for method in ("end", "set_status", "record_exception", "set_attribute"):
+                monkeypatch.setattr("opentelemetry.sdk.trace.Span." + method, broken)
+
+    @pytest.mark.parametrize("kind", [hostile.Liar, ValueError, SystemExit, asyncio.CancelledError])
+    def test_it_leaves_the_span_as_it_came(self, provider: None, kind: type[BaseException]) -> None:
+        error = kind()
+        before = trace.get_current_span()
+        try:
+            with tracing.asking("start", "shop.checkout"):
+                raise error
+        except BaseException as caught:
+            assert caught is error  # noqa: PT017 - `pytest.raises` asks more of an error than this one answers
+        else:
+            raise AssertionError("The error was lost.")
+        assert trace.get_current_span() is before
+
+    def test_turns_and_starts_go_on(self, plant: Plant, provider: None) -> None:
+        handle = workflows.three.start("a")
+        plant.burst()
+        assert handle.status() == "completed"
