@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from durable.errors.root import DurableError
@@ -13,13 +14,15 @@ class ConfigurationError(DurableError):
 
 
 class NotRegistered(ConfigurationError):
-    """No workflow or activity of this name is registered in this process."""
+    """No workflow or activity of this name is registered in this process. `like` are names that may have been meant."""
 
-    def __init__(self, kind: str, name: str) -> None:
+    def __init__(self, kind: str, name: str, *, like: Sequence[str] = ()) -> None:
         self.kind = kind
         self.name = name
+        self.like = tuple(like)
+        meant = f" Registered is {' or '.join(like)}." if like else ""
         super().__init__(
-            f"No {kind} named {name!r} is registered in this process. Define it in a module called "
+            f"No {kind} named {name!r} is registered in this process.{meant} Define it in a module called "
             "`workflows` or `activities` of an installed app, or import the module from AppConfig.ready()."
         )
 

@@ -117,6 +117,23 @@ def test_a_key_that_is_taken_is_refused_with_the_holder(shop: dict[str, Any]) ->
     assert ran.said.endswith("[key_taken]")
 
 
+def test_the_holder_of_a_key_is_printed_where_it_is_asked_for(shop: dict[str, Any]) -> None:
+    """For a cron job whose last workflow is still at work."""
+    holder = started(key="order-42")
+    for name, arguments in (("shop.checkout", "[42]"), ("shop.checkout", "[43]")):
+        ran = Ran("start", name, "--args", arguments, "--key", "order-42", "--on-conflict", "existing")
+        assert (ran.code, ran.out.strip()) == (0, str(holder.pk))
+    assert Workflow.objects.count() == 1
+
+
+@pytest.mark.parametrize("typed", ["charge", "shop.chrage"])
+def test_an_unknown_name_is_refused_with_those_that_are_like_it(shop: dict[str, Any], typed: str) -> None:
+    ran = Ran("start", typed)
+    assert ran.code == 2
+    assert f"No workflow or activity named {typed!r}" in ran.said
+    assert "Registered is shop.charge" in ran.said
+
+
 def test_a_signal_is_accepted_with_its_payload(shop: dict[str, Any]) -> None:
     workflow = started()
     ran = Ran("signal", str(workflow.pk), "approval", "--payload", '{"ok": true}', "--json")

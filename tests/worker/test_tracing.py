@@ -368,7 +368,7 @@ class TestTheCodesErrorIsItsOwn:
                 monkeypatch.setattr("opentelemetry.sdk.trace.Span." + method, broken)
 
     @pytest.mark.parametrize("kind", [hostile.Liar, ValueError, SystemExit, asyncio.CancelledError])
-    def test_it_leaves_the_span_as_it_came(self, provider: None, kind: type[BaseException]) -> None:
+    def test_an_error_leaves_the_span_as_it_came(self, provider: None, kind: type[BaseException]) -> None:
         error = kind()
         before = trace.get_current_span()
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from typing import Any
 
@@ -26,6 +27,12 @@ _STARS: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Paramet
 def _add_arguments(parser: CommandParser) -> None:
     parser.add_argument("name", metavar="NAME", help="the registered name of a workflow or an activity")
     parser.add_argument("--key", help="the business key")
+    parser.add_argument(
+        "--on-conflict",
+        choices=["refuse", "existing"],
+        default="refuse",
+        help="what to do if a live workflow has the key: refuse (exit 1), or print the id of the existing one",
+    )
     # Not `args`, which has another meaning in Django's commands.
     parser.add_argument("--args", dest="positional", default="[]", metavar="JSON-LIST", help="arguments by position")
     parser.add_argument("--kwargs", dest="named", default="{}", metavar="JSON-OBJECT", help="arguments by name")
@@ -40,12 +47,13 @@ def _run(options: dict[str, Any]) -> Answer:
     if not isinstance(named, dict):
         raise WrongUsage("--kwargs has to be a JSON object, as in --kwargs '{\"order_id\": 42}'.")
     args, kwargs = _typed(definition, positional, named)
+    chosen = {"key": options["key"], "on_conflict": options["on_conflict"]}
 
     def begin(connection: BaseDatabaseWrapper) -> str:
         if isinstance(definition, WorkflowDefinition):
-            handle = start.start(definition, args, kwargs, StartOptions(key=options["key"]))
+            handle = start.start(definition, args, kwargs, StartOptions(**chosen))
         else:
-            handle = start.enqueue(definition, args, kwargs, ActivityOptions(key=options["key"]))
+            handle = start.enqueue(definition, args, kwargs, ActivityOptions(**chosen))
         auditing.record(connection, auditing.audit(StaffVerb.START, handle.id, actor=options["actor"] or None))
         return str(handle.id)
 
@@ -60,7 +68,14 @@ def _definition(name: str) -> Definition:
         try:
             return registry.activity(name)
         except NotRegistered:
-            raise unknown from None
+            raise NotRegistered("workflow or activity", name, like=_like(name)) from unknown
+
+
+def _like(name: str) -> list[str]:
+    """Registered names that whoever has typed this may have meant: the same without the app, or nearly the same."""
+    names = sorted(each.name for each in (*registry.workflows(), *registry.activities()))
+    same = [known for known in names if known.rpartition(".")[2] == name]
+    return same or difflib.get_close_matches(name, names)
 
 
 def _typed(
