@@ -6,7 +6,6 @@ import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from typing import Any
 
 from durable.kernel.definitions.definition import WorkflowDefinition
@@ -23,7 +22,9 @@ history is replayed alone.
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What became of one history; `error` is None if today's code reproduces it."""
+    """What became of one history; `error` is None if today's code reproduces it. Of one that cannot be read only the
+    `origin` is known.
+    """
 
     origin: str
     workflow_id: uuid.UUID | None
@@ -32,19 +33,19 @@ class Checked:
     error: Exception | None
 
 
-def check_all(sources: Iterable[Callable[[], Source]], *, hash_seeds: Sequence[int] = HASH_SEEDS) -> Iterator[Checked]:
-    """Replays each source (a function, called when it is its turn) as `replay_all` does, in the order given, and goes
-    on after each that fails.
+def check_all(
+    sources: Iterable[tuple[str, Callable[[], Source]]], *, hash_seeds: Sequence[int] = HASH_SEEDS
+) -> Iterator[Checked]:
+    """Replays each source (its name for people, and a function that is called when it is its turn) as `replay_all`
+    does, in the order given, and goes on after each that fails.
     """
     part: list[History | Checked] = []
     characters = 0
-    for source in sources:
-        history_source: Source | None = None
+    for origin, source in sources:
         try:
-            history_source = source()
-            history = histories.read(history_source)
+            history = histories.read(source())
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one must not hide the others
-            part.append(Checked(_origin(history_source), None, "", 0, error))
+            part.append(Checked(origin, None, "", 0, error))
             continue
         size = len(json.dumps(history.exported))
         if characters and characters + size > _AT_ONCE:
@@ -76,7 +77,3 @@ def _checked(part: Sequence[History | Checked], hash_seeds: Sequence[int]) -> It
             yield history
         else:
             yield Checked(history.origin, history.workflow_id, history.type, len(history.events), errors.get(at))
-
-
-def _origin(source: Source | None) -> str:
-    return str(source) if isinstance(source, str | PathLike) else ""

@@ -113,7 +113,7 @@ def _loaded(source: Source) -> tuple[str, Mapping[str, Any]]:
         return "The given history", source
     origin, text = "The given text", str(source)
     try:
-        if not text.lstrip().startswith("{"):
+        if isinstance(source, PathLike) or not text.lstrip().startswith("{"):
             origin = text
             text = Path(source).read_text(encoding="utf-8")
         data = json.loads(text)

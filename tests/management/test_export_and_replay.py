@@ -17,7 +17,7 @@ from durable import testing
 from durable.flow.looks import sampling
 from durable.kernel.definitions.registry import registry
 from durable.management.commands.durable import Command
-from durable.models import StaffAction
+from durable.models import Event, StaffAction
 from durable.testing import checking, fresh
 from tests.conftest import ROOT
 from tests.flow.state import everything
@@ -260,6 +260,36 @@ class TestReplay:
         assert f"waiting {live.id}" in ran.out
         assert str(handle.id) not in ran.out
         assert everything() == rows
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [({"type": "workflow_teleported"}, "does not know"), ({"data": "[]"}, "its data is no JSON object")],
+        ids=["of a newer engine", "damaged"],
+    )
+    def test_a_live_workflow_whose_history_cannot_be_read_is_named_and_hides_no_other(
+        self, change: dict[str, str], said: str
+    ) -> None:
+        unread, fits = plant.asleep.start(400), plant.asleep.start(400)
+        testing.drain()
+        Event.objects.filter(workflow_id=unread.id, seq=1).update(**change)
+        ran = Ran("replay", "--live")
+        assert ran.code == 1
+        named, why, last = ran.out.splitlines()
+        assert (named, said in why) == (str(unread.id), True)
+        assert last == "1 of 2 histories fit this code."
+        data = Ran("replay", "--live", "--json").data
+        assert {each["workflow"] or each["origin"]: each["fits"] for each in data} == {
+            str(unread.id): False,
+            str(fits.id): True,
+        }
+
+    def test_a_path_is_a_path_though_its_name_begins_as_json_does(
+        self, tmp_path: Path, ended: durable.Handle[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "{a}.json").write_text(json.dumps(testing.export_history(ended)))
+        monkeypatch.chdir(tmp_path)
+        ran = Ran("replay", "{a}.json")
+        assert (ran.code, ran.out) == (0, "1 of 1 histories fit this code.\n")
 
     def test_results_and_the_projects_own_errors_are_not_shown_where_payloads_are_redacted(
         self, tmp_path: Path, settings: Any

@@ -45,14 +45,14 @@ def _run(options: dict[str, Any]) -> Answer:
     return Answer([_data(each) for each in checked], lines, CommandExit.REFUSED if failed else CommandExit.DONE)
 
 
-def _live(options: dict[str, Any]) -> list[Callable[[], Source]]:
+def _live(options: dict[str, Any]) -> list[tuple[str, Callable[[], Source]]]:
     from durable.testing import export_history
 
-    return [partial(export_history, owner) for owner in sampled(options, live=True)]
+    return [(str(owner), partial(export_history, owner)) for owner in sampled(options, live=True)]
 
 
-def _files(paths: list[str]) -> list[Callable[[], Source]]:
-    return [partial(lambda path: path, path) for text in paths for path in _of_path(Path(text))]
+def _files(paths: list[str]) -> list[tuple[str, Callable[[], Source]]]:
+    return [(str(path), partial(lambda path: path, path)) for text in paths for path in _of_path(Path(text))]
 
 
 def _of_path(path: Path) -> Iterator[Path]:
