@@ -309,6 +309,9 @@ class Execution:
             matched, drift = match(asked, records, after=event.seq)
             self.drift += drift
             for command, record in zip(asked, matched, strict=True):
+                if type(command) is Child:
+                    # Code that makes one call more or less than it did, and withdraws it, counts otherwise.
+                    command.id = uuid.UUID(record.data["child"])
                 if type(command) in CALLS:
                     self.calls.number(command, record.ordinal or 0)  # type: ignore[arg-type]
         elif is_from_outside(event):
