@@ -181,8 +181,11 @@ def resolve(chosen: Mapping[str, Any], definition: Declared | None, defaults: De
     A definition that nobody has registered here (None) declares nothing. Raises what data that cannot be read raises.
     """
     declared: Declared = _Undeclared() if definition is None else definition
-    retry, seconds, silent = map(chosen.get, _RESOLVED_AGAIN)
-    stored = {name: chosen[name] for name in _RESOLVED_AGAIN if name in chosen} if chosen else {}
+    retry = seconds = silent = None
+    stored = {}
+    if chosen:
+        retry, seconds, silent = map(chosen.get, _RESOLVED_AGAIN)
+        stored = {name: chosen[name] for name in _RESOLVED_AGAIN if name in chosen}
     if (chosen.get("on_exhausted") or declared.on_exhausted) == "hold":
         stored["on_exhausted"] = "hold"
     if (chosen.get("on_dead_letter") or declared.on_dead_letter or defaults.on_dead_letter) == "deliver":
