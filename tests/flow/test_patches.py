@@ -195,3 +195,19 @@ def test_the_table_says_it_in_words(three: dict[str, uuid.UUID]) -> None:
     assert lines[1].split()[:5] == [TYPE, CHECK, "1", "0", "2"]
     assert lines[1].endswith("no")
     assert Ran("patches", "--type", "a\0b").code == 2
+
+
+def test_what_was_answered_before_the_activation_that_blocks_is_stored_and_what_that_one_answered_is_not() -> None:
+    async def breaks() -> None:
+        durable.patched(CHECK)
+        await durable.wait_for_signal("go")
+        durable.patched("later")
+        raise AssertionError
+
+    with deployed(breaks) as (definition, driver):
+        handle = definition.start()
+        sent(handle.id, "go")
+        driver.run()
+    row = row_of(handle.id)
+    assert (row.blocked_at is not None, row.patches) == (True, {CHECK: True})
+    assert Event.objects.filter(workflow_id=handle.id, type="marker_recorded").count() == 1

@@ -51,6 +51,7 @@ def feed(
     signals takes everything else; one that is full takes a request to cancel, and ends when its time is up.
     """
     plan.execution = execution
+    plan.keep_answers(execution)
     waiting = deque(sorted(due.messages, key=_cancel_first if is_full(plan.workflow) else _start_first))
     try:
         while plan.closing is None:
@@ -70,6 +71,7 @@ def feed(
             if event is not None:
                 plan.add(event, execution.activate(event).commands)
                 execution.last_seq = plan.last_seq
+                plan.keep_answers(execution)
             if message is not None:
                 waiting.remove(message)
                 plan.added += len(message.payload)

@@ -66,6 +66,8 @@ class Plan:
     terms: dict[str, Terms] = field(default_factory=dict)
     """The terms of activities called without options, by name. Shared by the plans of a batch."""
     execution: Execution | None = None
+    patches: dict[str, bool] | None = None
+    """What the run has answered to `patched` up to the last planned event, if there is more than is stored."""
     events: list[Event] = field(default_factory=list)
     rows: list[NewRow] = field(default_factory=list)
     cancelled: list[int] = field(default_factory=list)
@@ -138,6 +140,11 @@ class Plan:
         if self.closing is not None:
             self.closing_at = event.recorded_at
 
+    def keep_answers(self, execution: Execution) -> None:
+        """Keeps the answers of what is replayed or planned so far: an activation that blocks has answered nothing."""
+        if execution.patches.is_new:
+            self.patches = dict(execution.patches.answers)
+
     def amend(self, ordinal: int, **data: Any) -> None:
         """Adds to the planned event of a call what the transaction has found out."""
         at = next(i for i, event in enumerate(self.events) if event.ordinal == ordinal and event.type in _AMENDED)
@@ -172,7 +179,7 @@ class Plan:
                 failure=self.closing.failure,
                 closed_at=self.closing_at or self.at,
                 children=self.started_children,
-                patches=self._new_patches(),
+                patches=self.patches,
             )
         if self.blocked:
             still = workflow.stands_still and self.blocked_by != HISTORY_FULL
@@ -187,6 +194,7 @@ class Plan:
                 deadline_at=None if still else self.deadline_at,
                 blocked_by=failures.kind(Failure(self.blocked_by, self.blocked)),
                 children=self.started_children,
+                patches=self.patches,
             )
         stuck = self.poisoned
         # A workflow that was blocked and was offered to this version of the code has had its try.
@@ -203,13 +211,8 @@ class Plan:
             blocked_at=workflow.blocked_at if still_blocked else None,
             deadline_at=None if still_blocked else self.deadline_at,
             children=self.started_children,
-            patches=self._new_patches(),
+            patches=self.patches,
         )
-
-    def _new_patches(self) -> dict[str, bool] | None:
-        """What the run has answered to `patched`, if there is more than is stored."""
-        execution = self.execution
-        return dict(execution.patches.answers) if execution is not None and execution.patches.is_new else None
 
     @property
     def started_children(self) -> int:
